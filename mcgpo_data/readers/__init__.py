@@ -1,0 +1,1 @@
+"""Readers of trajectory dumps: one module per family, found by content."""

@@ -1,0 +1,1 @@
+"""Task rules: state summary, rubric progress and canonical action per task family."""
