@@ -51,7 +51,7 @@ schemas-check: $(VENV)/.core
 notebooks: $(VENV)/.dev ## Executes every notebook
 	@for notebook in $(wildcard notebooks/*.ipynb); do \
 	  echo "executing $$notebook"; \
-	  $(BIN)/python -m nbclient.cli --timeout=600 --output "$(CURDIR)/out/executed-$$(basename $$notebook .ipynb)" $$notebook || exit 1; \
+	  $(BIN)/jupyter-execute --timeout=600 --output "$(CURDIR)/out/executed-$$(basename $$notebook .ipynb)" $$notebook || exit 1; \
 	done
 
 bench: $(VENV)/.dev ## Runs every benchmark; prints ratios, asserts nothing
