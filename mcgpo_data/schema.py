@@ -1,7 +1,7 @@
 """The tables: single source of column names, types and meanings.
 
 Every Parquet file that this package writes has exactly one of these Arrow schemas; nothing is ever inferred from data.
-`schemas/*.schema.json` is generated from this module (`python -m mcgpo_data.schema schemas`).
+`schemas/*.schema.json` is generated from this module (`python -m mcgpo_data.jsonschema schemas`).
 
     rollouts      one row per rollout (one attempt at a task)
     steps         one row per decision, with its text; messages are stored once and referenced by range

@@ -1,6 +1,6 @@
 """Plays a small text world and writes `demo_rollouts.jsonl.gz` and `demo_truth.json.gz` beside this file.
 
-A courier fetches a parcel and hands it to the clerk behind a locked door, in a building of nine rooms, within 16 steps.
+A courier fetches a parcel and hands it to the clerk behind a locked door: nine rooms, sixteen steps.
 The world is deterministic, the policy is noisy, and both are small enough for exact dynamic programming: the truth
 file holds the success probability of every action at every visited (state, step). So it can be checked whether the
 preferences that are built from the log point the right way.
@@ -19,7 +19,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,20 +74,20 @@ WON = State(-1, 1, 1, 1)
 LOST = State(-2, 1, 1, 1)
 
 
-@dataclass
+@dataclass(frozen=True)
 class World:
-    """One task. `exits[room]` maps a direction to a room; rooms lie on a 3 x 3 grid, room 0 is behind the locked door."""
+    """One task. `exits[room]` maps a direction to a room of the 3 x 3 grid; room 0 lies behind the locked door."""
 
     task: int
-    exits: dict[int, dict[str, int]] = field(default_factory=dict)
-    key_room: int = 0
-    parcel_room: int = 0
-    decoy_room: int = 0
-    chute: tuple[int, int] = (0, 0)
-    weak_door: bool = False
-    start: int = 0
-    rashness: float = 0.0  # how much the policy likes to force doors
-    skill: float = 1.0  # how much it dislikes a detour of one step
+    exits: dict[int, dict[str, int]]
+    key_room: int
+    parcel_room: int
+    start: State
+    decoy_room: int  # has a clerk who takes any parcel, and then it is lost
+    chute: tuple[int, int]  # from, to
+    weak_door: bool  # forcing opens it; otherwise forcing jams it for good
+    rashness: float  # how much the policy likes to force doors
+    skill: float  # how much it dislikes a detour of one step
 
     def actions(self, state: State) -> list[str]:
         """Admissible actions, in the order of the prompt."""
@@ -130,7 +130,7 @@ class World:
         name = ROOMS[state.room]
         parts = [f"You are in the {name}. {LOOKS[name]}"]
         ways = [
-            way + (("", " (locked)", " (jammed)")[(1, 0, 2)[state.door]] if room == 0 else "")
+            way + ((" (locked)", "", " (jammed)")[state.door] if room == 0 else "")
             for way, room in self.exits[state.room].items()
         ]
         parts.append(f"Exits: {', '.join(ways)}.")
@@ -167,7 +167,8 @@ def draw(rng: random.Random, task: int) -> World:
     ]
     edges.sort(key=lambda edge: (edge[0] * edge[1] == 0, rng.random()))  # passages to room 0 come last: it is a leaf
     part = list(range(9))
-    joined, spare = set(), []
+    joined: set[tuple[int, int]] = set()
+    spare: list[tuple[int, int]] = []
     for a, b in edges:
         if part[a] == part[b]:
             spare += [(a, b)] if a and b else []
@@ -175,27 +176,34 @@ def draw(rng: random.Random, task: int) -> World:
         joined.add((a, b))
         part = [part[a] if p == part[b] else p for p in part]
     joined |= set(spare[:1])
-    world = World(task)
-    for room, (x, y) in enumerate(places):
-        world.exits[room] = {
+    joined |= {(b, a) for a, b in joined}
+    exits = {
+        room: {
             way: at[x + dx, y + dy]
             for way, (dx, dy) in DIRECTIONS.items()
-            if (room, at.get((x + dx, y + dy), -1)) in joined or (at.get((x + dx, y + dy), -1), room) in joined
+            if (room, at.get((x + dx, y + dy), -1)) in joined
         }
-    world.key_room, world.parcel_room, world.start = (1 + pick(rng, 8) for _ in range(3))
-    world.decoy_room = 1 + pick(rng, 6)
-    world.chute = (1 + pick(rng, 8), 1 + pick(rng, 8))
-    world.weak_door = rng.random() < 0.3
-    world.rashness = -0.5 + 2.0 * rng.random()
-    world.skill = 0.5 + 0.9 * rng.random()
-    return world
+        for room, (x, y) in enumerate(places)
+    }
+    return World(  # the arguments are drawn in this order
+        task,
+        exits,
+        key_room=1 + pick(rng, 8),
+        parcel_room=1 + pick(rng, 8),
+        start=State(1 + pick(rng, 8), 0, 0, 0),
+        decoy_room=1 + pick(rng, 6),
+        chute=(1 + pick(rng, 8), 1 + pick(rng, 8)),
+        weak_door=rng.random() < 0.3,
+        rashness=-0.5 + 2.0 * rng.random(),
+        skill=0.5 + 0.9 * rng.random(),
+    )
 
 
 def steps_to_go(world: World) -> dict[State, float]:
     """Least number of steps from every state to the hand-over; inf where it cannot be reached any more."""
     states = [State(r, k, p, d) for r in range(9) for k in (0, 1) for p in (0, 1) for d in (0, 1, 2)]
     after = {s: [world.apply(s, a) for a in world.actions(s)] for s in states}
-    distance = {s: math.inf for s in states} | {WON: 0.0, LOST: math.inf}
+    distance = dict.fromkeys(states, math.inf) | {WON: 0.0, LOST: math.inf}
     changed = True
     while changed:
         changed = False
@@ -261,7 +269,8 @@ def play(world: World, distance: dict[State, float], number: int) -> Iterator[di
     instruction = (
         f"Take the parcel to the clerk in the {ROOMS[0]}. Its door is locked; there is a key in the building."
     )
-    state, past, nothing = State(world.start, 0, 0, 0), [], ""
+    state = world.start
+    past: list[str] = []
     observation = world.describe(state)
     for step in range(STEP_LIMIT):
         actions = world.actions(state)
@@ -282,7 +291,6 @@ def play(world: World, distance: dict[State, float], number: int) -> Iterator[di
                 f"<action>{said}</action>" if said else " Let me rest."
             )
         following = world.apply(state, action) if valid else state
-        nothing = "" if valid else "Nothing happens. "
         ended = following in (WON, LOST)
         last = ended or step == STEP_LIMIT - 1
         record: dict[str, Any] = {
@@ -310,7 +318,8 @@ def play(world: World, distance: dict[State, float], number: int) -> Iterator[di
             observation = "This clerk keeps a parcel that was meant for another."
         else:
             noise = f" {NOISES[pick(rng, len(NOISES))]}" if rng.random() < NOISE else ""
-            observation = f"{nothing}{world.describe(following)}{noise}"
+            answer = "" if valid else "Nothing happens. "
+            observation = f"{answer}{world.describe(following)}{noise}"
         if last:
             yield record | {"final_observation": observation}
             return
@@ -320,14 +329,14 @@ def play(world: World, distance: dict[State, float], number: int) -> Iterator[di
 
 
 def worlds() -> Iterator[tuple[World, dict[State, float]]]:
-    """The tasks: buildings whose shortest solution takes 6 to 10 steps and that the policy neither masters nor despairs of."""
+    """The tasks: buildings with a shortest solution of 6 to 10 steps that the policy finds now and then."""
     rng = random.Random(f"{SEED}:worlds")
     task = 0
     while task < TASKS:
         world = draw(rng, task)
         distance = steps_to_go(world)
-        start = State(world.start, 0, 0, 0)
-        if 6 <= distance[start] <= 10 and 0.1 < Values(world, distance).value(start, STEP_LIMIT) < 0.75:
+        solved = Values(world, distance).value(world.start, STEP_LIMIT)
+        if 6 <= distance[world.start] <= 10 and 0.1 < solved < 0.75:
             yield world, distance
             task += 1
 
@@ -339,7 +348,6 @@ def make() -> tuple[bytes, bytes]:
     for world, distance in worlds():
         values = Values(world, distance)
         states: dict[str, Any] = {}
-        start = State(world.start, 0, 0, 0)
         for number in range(ROLLOUTS):
             for record in play(world, distance, number):
                 lines.append(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
@@ -353,7 +361,7 @@ def make() -> tuple[bytes, bytes]:
                     a: round(values.action_value(state, a, left), 4) for a in record["admissible_actions"]
                 }
         truth["tasks"][f"courier-{world.task:02}"] = {
-            "success_probability": round(values.value(start, STEP_LIMIT), 4),
+            "success_probability": round(values.value(world.start, STEP_LIMIT), 4),
             "states": {name: states[name] for name in sorted(states)},
         }
     return ("\n".join(lines) + "\n").encode(), json.dumps(truth, separators=(",", ":")).encode()
