@@ -31,9 +31,7 @@ ACTION_KINDS: Final = ("tool_call", "env_command", "code", "message", "finish", 
 
 S, I16, I32, I64, F64, B = pa.string(), pa.int16(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 
-TOOL_CALL: Final = pa.struct(
-    [("id", S), ("type", S), ("function", pa.struct([("name", S), ("arguments", S)]))]
-)
+TOOL_CALL: Final = pa.struct([("id", S), ("type", S), ("function", pa.struct([("name", S), ("arguments", S)]))])
 MESSAGE: Final = pa.struct(
     [("role", S), ("content", S), ("name", S), ("tool_call_id", S), ("tool_calls", pa.list_(TOOL_CALL))]
 )
@@ -88,7 +86,9 @@ STEPS: Final = pa.schema(
         _field("admissible_actions", pa.list_(S), "Actions on offer, where logged."),
         _field("prompt_token_ids", pa.list_(I32), "Token ids of the prompt, where logged."),
         _field("response_token_ids", pa.list_(I32), "Token ids of the response, where logged."),
-        _field("response_logprobs", pa.list_(pa.float32()), "Behaviour log-probabilities of response_token_ids (nats)."),
+        _field(
+            "response_logprobs", pa.list_(pa.float32()), "Behaviour log-probabilities of response_token_ids (nats)."
+        ),
         _field("metadata", S, "Everything else the source said about the step, as a JSON object."),
     ]
 )
@@ -120,9 +120,14 @@ def _side(side: str) -> list[pa.Field]:
         _field(f"{side}_action", S, f"Canonical action of the {side} decision.", null=False),
         _field(f"{side}_outcome", F64, f"Outcome in [0, 1] of the {side} rollout itself (not its evidence)."),
         _field(f"{side}_fold", I16, f"Fold of the {side} rollout.", null=False),
-        _field(f"{side}_support", I64, f"Evidence rollouts for the {side} action, in folds that hold neither side.", null=False),
-        _field(f"{side}_mean", F64, f"Mean outcome of these evidence rollouts, in [0, 1].", null=False),
-        _field(f"{side}_estimate", F64, f"Mean shrunken towards the context mean: p of method section 4.", null=False),
+        _field(
+            f"{side}_support",
+            I64,
+            f"Evidence rollouts for the {side} action, in folds that hold neither side.",
+            null=False,
+        ),
+        _field(f"{side}_mean", F64, "Mean outcome of these evidence rollouts, in [0, 1].", null=False),
+        _field(f"{side}_estimate", F64, "Mean shrunken towards the context mean: p of method section 4.", null=False),
     ]
 
 
@@ -135,7 +140,12 @@ def _side_text(side: str) -> list[pa.Field]:
 
 PREFERENCES_THIN: Final = pa.schema(
     [
-        _field("pair_id", S, "Stable id: 16 hex digits of the sha256 of group, rule, context and both decisions.", null=False),
+        _field(
+            "pair_id",
+            S,
+            "Stable id: 16 hex digits of the sha256 of group, rule, context and both decisions.",
+            null=False,
+        ),
         _field("group_id", S, "Group in which the context was matched (the task with scope=task).", null=False),
         _field("task_id", S, "Task of the pair.", null=False),
         _field("rule", I16, "Index of the rule that matched, 0 = finest.", null=False),
@@ -145,7 +155,12 @@ PREFERENCES_THIN: Final = pa.schema(
         _field("progress", S, "Rubric progress of the context."),
         *_side("chosen"),
         *_side("rejected"),
-        _field("context_mean", F64, "Mean outcome of all evidence entries of the context in the evidence folds.", null=False),
+        _field(
+            "context_mean",
+            F64,
+            "Mean outcome of all evidence entries of the context in the evidence folds.",
+            null=False,
+        ),
         _field("delta", F64, "chosen_estimate - rejected_estimate, > 0.", null=False),
         _field("support", F64, "Harmonic mean 2ab/(a+b) of the two supports.", null=False),
         _field("class_weight", F64, "Weight of the comparison class, in [0, 1].", null=False),
