@@ -31,6 +31,7 @@ CORE = {
     "orjson": "orjson",
     "polars": "polars",
     "pyarrow": "pyarrow",
+    "scipy": "scipy",
     "tqdm": "tqdm",
     "yaml": "pyyaml",
     "zstandard": "zstandard",
