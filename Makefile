@@ -47,11 +47,12 @@ schemas: $(VENV)/.core ## Writes schemas/*.schema.json from mcgpo_data/schema.py
 schemas-check: $(VENV)/.core
 	$(BIN)/python -m mcgpo_data.jsonschema --check schemas
 
-# Executed copies go to out/: the files in notebooks/ carry no outputs.
+# Executed copies go to out/notebooks: the files in notebooks/ carry no outputs.
 notebooks: $(VENV)/.dev ## Executes every notebook
+	@mkdir -p out/notebooks
 	@for notebook in $(wildcard notebooks/*.ipynb); do \
 	  echo "executing $$notebook"; \
-	  $(BIN)/jupyter-execute --timeout=600 --output "$(CURDIR)/out/executed-$$(basename $$notebook .ipynb)" $$notebook || exit 1; \
+	  $(BIN)/jupyter-execute --timeout=600 --output "$(CURDIR)/out/notebooks/$$(basename $$notebook)" $$notebook || exit 1; \
 	done
 
 bench: $(VENV)/.dev ## Runs every benchmark; prints ratios, asserts nothing
