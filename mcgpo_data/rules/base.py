@@ -7,16 +7,17 @@ A rules object has
     detect(steps)   True when the steps look like this task family
     apply(steps)    adds the columns below
 
-`apply` gets a Polars frame sorted by (rollout_id, step_index), whole rollouts, with the columns of `INPUT_COLUMNS`. Where the
-source logged what the agent saw after its last action, each rollout ends with one extra row: `is_final` true, `action_text` null.
-It returns the same rows in the same order with, for every rule index r, `state_{r}` and `action_{r}` (strings; action null:
-nothing to compare), one `progress` (string, empty where there is none), optionally `progress_{r}` where a coarse rule has a
-coarser progress, optionally `valid` (bool: False where the environment refused the action; null: as logged), and optionally
-`observation_key` (string: the observation without moving parts such as step counters; used by `representation: history`).
+`apply` gets a Polars frame sorted by (rollout_id, step_index), whole rollouts, with the columns of `INPUT_COLUMNS`.
+Where the source logged what the agent saw after its last action, each rollout ends with one extra row: `is_final`
+true, `action_text` null. It returns the same rows in the same order with, for every rule index r, `state_{r}` and
+`action_{r}` (strings; action null: nothing to compare), one `progress` (string, empty where there is none),
+optionally `progress_{r}` where a coarse rule has a coarser progress, optionally `valid` (bool: False where the
+environment refused the action; null: as logged), and optionally `observation_key` (string: the observation without
+moving parts such as step counters; used by `representation: history`).
 
-No column of row t may depend on anything after the observation of row t, except `action_{r}`, which also depends on the action of
-row t, and `valid`, which may look at the answer of the environment to it. A coarse rule must be a function of the finer one: equal
-finer states have equal coarser states.
+No column of row t may depend on anything after the observation of row t, except `action_{r}`, which also depends on
+the action of row t, and `valid`, which may look at the answer of the environment to it. A coarse rule must be a
+function of the finer one: equal finer states have equal coarser states.
 """
 
 from __future__ import annotations
