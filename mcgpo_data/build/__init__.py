@@ -1,0 +1,1 @@
+"""From decisions to weighted preference pairs."""
