@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,3 +163,18 @@ def test_the_top_level_is_as_agreed() -> None:
 
 def test_the_ci_script_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_wheel_holds_both_packages_whole_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mcgpo_data", "mcgpo_train", "mcgpo"}
+    for package in ("mcgpo_data", "mcgpo_train"):
+        files = {
+            path for path in (ROOT / package).rglob("*") if path.suffix in {".py", ".sql", ".yaml", ".html", ".typed"}
+        }
+        assert {str(path.relative_to(ROOT)) for path in files} <= names
