@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 export PYTHONHASHSEED ?= random
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help demo test check lint format types schemas schemas-check notebooks bench clean
+.PHONY: help demo test check oldest lint format types schemas schemas-check notebooks bench clean
 .DELETE_ON_ERROR:
 
 help: ## Lists the targets
@@ -29,6 +29,16 @@ test: lint types schemas-check notebooks check ## Everything that must pass: sty
 
 check: $(VENV)/.dev ## Tests alone; ARGS="-k name" picks some
 	$(BIN)/python -m pytest $(ARGS)
+
+# Lower bounds as exact pins; the other development tools stay as they are in constraints.txt.
+oldest: ## Tests with the oldest versions of the core dependencies that pyproject.toml allows
+	@$(PYTHON) -m venv --clear $(VENV)-oldest
+	@$(PYTHON) -c "import re, tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print(*(re.sub(r'>=([^,]+).*', r'==\1', line) for line in project['dependencies']), sep='\n')" > $(VENV)-oldest/pins.txt
+	@$(VENV)-oldest/bin/python -m pip install --quiet -r $(VENV)-oldest/pins.txt \
+	  $(shell grep -E '^(hatchling|hypothesis|jinja2|jsonschema|pytest|pytest-randomly)==' constraints.txt)
+	@$(VENV)-oldest/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(VENV)-oldest/bin/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## ruff: rules and layout
 	$(BIN)/ruff check .
@@ -59,7 +69,7 @@ bench: $(VENV)/.dev ## Runs every benchmark; prints ratios, asserts nothing
 	@for bench in $(wildcard benchmarks/bench_*.py); do $(BIN)/python $$bench || exit 1; done
 
 clean: ## Removes environments, caches and outputs
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.core: pyproject.toml constraints.txt
