@@ -6,16 +6,17 @@
 * `observation`: what the agent saw since its last response: tool results in the order of their calls, then user
   messages. Before the first decision it is all that follows the system message, or, if the prompt holds scripted or
   demonstrated assistant turns, what follows the last of these.
-* A text message of the assistant before any user message is a scripted greeting: context, no decision.
+* Context and no decision: what the log marks as scripted, fabricated or demonstrated; a text of the assistant before
+  any user message (greeting); a first reply that is only "OK" or "OK. I'll follow your instructions ..." (AgentGym).
 * What comes after the last response is `final_observation`.
 
 Form of `action_text`, by `action_kind`:
 
-    tool_call    JSON list of `{"arguments": {...}, "name": "..."}`, one per call, keys sorted at every level, no spaces,
-                 e.g. `[{"arguments":{"user_id":"mia_li_3668"},"name":"get_user_details"}]`. Arguments that are no JSON
-                 stay a string. Calls written as `<tool_call>{"name", "arguments"}</tool_call>` get the same form.
-    env_command  text of the last `<action>..</action>`, or of the last line that starts with `Action:` (with the fenced
-                 block or the `Action Input:` line below it)
+    tool_call    JSON list of `{"arguments": {...}, "name": "..."}`, one per call, keys sorted at every level, no
+                 spaces, e.g. `[{"arguments":{"user_id":"mia_li_3668"},"name":"get_user_details"}]`. Arguments that are
+                 no JSON stay a string. Calls written as `<tool_call>{"name", "arguments"}</tool_call>` do too.
+    env_command  text of the last `<action>..</action>`, or of the last line that starts with `Action:` (with the
+                 fenced block or the `Action Input:` line below it)
     message      the text without `<think>..</think>`
     invalid      null: nothing was said, an `<action>` that never closes, a call that has no name or cannot be parsed
 """
@@ -31,6 +32,7 @@ from mcgpo_data.readers.base import Message, Step
 from mcgpo_data.readers.messages import Turn, digest, dump, normalise, parsed
 
 THINK = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+ACKNOWLEDGED = re.compile(r"ok(ay)?[.!]?( i'll follow your instructions\b.*)?", re.DOTALL | re.IGNORECASE)
 ACTION_TAG = re.compile(r"<action>((?:(?!<action>).)*?)</action>", re.DOTALL | re.IGNORECASE)
 CALL_TAG = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 ACTION_LINE = re.compile(r"^[ \t>*]*Action[ \t]*\d*[ \t]*:[* \t]*", re.MULTILINE | re.IGNORECASE)
@@ -54,17 +56,26 @@ class Chat:
         return digest([[m["role"], m["content"]] for m in self.opening])
 
 
-def read_chat(raw: object) -> Chat:
+def read_chat(raw: object, prompt: object = None) -> Chat:
     """Steps of one rollout.
 
     Args:
         raw: list of messages in any dialect of `messages`, or a JSON string of one.
+        prompt: the messages before these, where the log keeps them apart. Assistant messages in it are no decisions,
+            those after it all are.
 
     Raises:
-        NotMessages: not a list of chat messages.
+        NotMessagesError: not a list of chat messages.
     """
     turns, remarks = normalise(raw)
-    return chat_of_turns(turns, remarks)
+    if prompt is None:
+        return chat_of_turns(turns, remarks)
+    before, more = normalise(prompt)
+    for turn in before:
+        turn.by_policy = False
+    for turn in turns:
+        turn.by_policy = turn.by_policy is not False
+    return chat_of_turns([*before, *turns], remarks + more)
 
 
 def chat_of_turns(turns: list[Turn], remarks: Counter[str] | None = None) -> Chat:
@@ -72,19 +83,13 @@ def chat_of_turns(turns: list[Turn], remarks: Counter[str] | None = None) -> Cha
     chat = Chat([], [], remarks=remarks if remarks is not None else Counter())
     _join_results(turns, chat.remarks)
     pending: list[Turn] = []
-    user_spoke = False
     for turn in turns:
-        user_spoke = user_spoke or turn.message["role"] in ("user", "tool")
         if turn.message["role"] != "assistant":
             pending.append(turn)
             continue
         action, kind = parse_action(turn.message)
-        if not turn.by_policy:
-            chat.remarks["scripted or demonstrated assistant message is no decision"] += 1
-            pending.append(turn)
-            continue
-        if not user_spoke and kind == "message":
-            chat.remarks["greeting before any user message is no decision"] += 1
+        if scripted := _scripted(turn, kind, pending, first=not chat.steps):
+            chat.remarks[scripted] += 1
             pending.append(turn)
             continue
         if not chat.steps:
@@ -104,6 +109,19 @@ def chat_of_turns(turns: list[Turn], remarks: Counter[str] | None = None) -> Cha
     if chat.steps and pending:
         chat.final_observation = _observation(pending, first=False) or None
     return chat
+
+
+def _scripted(turn: Turn, kind: str, before: list[Turn], *, first: bool) -> str | None:
+    """Why an assistant message is no decision, or None if it is one."""
+    if turn.by_policy is False:
+        return "scripted or demonstrated assistant message is no decision"
+    if turn.by_policy is None and first and kind == "message":
+        roles = [t.message["role"] for t in before]
+        if not {"user", "tool"} & set(roles):
+            return "greeting before any user message is no decision"
+        if "assistant" not in roles and ACKNOWLEDGED.fullmatch(turn.message["content"].strip()):
+            return "scripted or demonstrated assistant message is no decision"
+    return None
 
 
 def parse_action(message: Message) -> tuple[str | None, str]:
@@ -176,8 +194,8 @@ def _observation(pending: list[Turn], *, first: bool) -> str:
 def _join_results(turns: list[Turn], remarks: Counter[str]) -> None:
     """Brings parallel tool results into the order of their calls and gives each the name and id of its call.
 
-    Results are joined to the calls of the message before them: by id where the ids of these calls are present and differ
-    and the results bear them, else by order.
+    Results are joined to the calls of the message before them: by id where the ids of these calls are present and
+    differ and the results bear them, else by order.
     """
     start = 0
     while start < len(turns):

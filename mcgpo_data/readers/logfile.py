@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ MAX_RATIO = 2_000  # decompressed : compressed, once more than RATIO_GRACE bytes
 RATIO_GRACE = 64 * 2**20
 HEAD_RECORDS = 8
 HEAD_BYTES = 4 * 2**20
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 REFUSED = {
     b"\x80\x02": "a pickle; unpickling can run code. Export it to JSON lines first",
@@ -64,7 +66,18 @@ def loads(data: bytes | str) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        return json.loads(text, parse_constant=lambda _: None)
+        return _without_surrogates(json.loads(text, parse_constant=lambda _: None))
+
+
+def _without_surrogates(value: Any) -> Any:
+    """`value` with halves of surrogate pairs, which are no text and cannot be stored, as U+FFFD."""
+    if isinstance(value, str):
+        return SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def finite(value: object) -> float | None:
@@ -73,7 +86,7 @@ def finite(value: object) -> float | None:
         return None
     try:
         number = float(cast("str | float", value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
@@ -329,7 +342,7 @@ class LogFile:
             except (ValueError, RecursionError) as error:
                 report.skip("truncated JSON document", index, error)
                 return
-            yield index, value
+            yield index, _without_surrogates(value)
             index += 1
 
     def _parquet_records(self, report: Report) -> Iterator[tuple[int, Any]]:

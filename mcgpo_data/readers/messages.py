@@ -44,7 +44,7 @@ THOUGHT_KINDS = ("thinking", "reasoning", "redacted_thinking")
 MAX_DEPTH = 32  # of blocks inside blocks
 
 
-class NotMessages(ValueError):
+class NotMessagesError(ValueError):
     """The value is no list of chat messages. The text is a fixed phrase, fit for `Report.skip`."""
 
 
@@ -54,7 +54,7 @@ class Turn:
 
     message: Message
     thought: str | None = None  # reasoning kept apart from the content
-    by_policy: bool = True  # assistant: False for scripted, fabricated or demonstrated turns
+    by_policy: bool | None = None  # assistant: False for scripted or demonstrated turns, True where the log says so
     source: dict[str, Any] = field(default_factory=dict)  # the message as logged
 
 
@@ -97,22 +97,22 @@ def normalise(raw: object) -> tuple[list[Turn], Counter[str]]:
     """All messages in the common dialect, and remarks (fixed phrases) with counts.
 
     Raises:
-        NotMessages: not a list, an entry that is no object, no role, or tool calls that are no list.
+        NotMessagesError: not a list, an entry that is no object, no role, or tool calls that are no list.
     """
     entries = parsed(raw)
     if not isinstance(entries, list | tuple):
-        raise NotMessages("messages are not a list")
+        raise NotMessagesError("messages are not a list")
     turns: list[Turn] = []
     remarks: Counter[str] = Counter()
     user_calls: set[str] = set()
     for entry in entries:
         entry = parsed(entry)
         if not isinstance(entry, dict):
-            raise NotMessages("a message is not an object")
+            raise NotMessagesError("a message is not an object")
         several = entry.get("tool_messages")  # tau2: the results of parallel calls in one entry
         for item in several if isinstance(several, list) else [entry]:
             if not isinstance(item, dict):
-                raise NotMessages("a message is not an object")
+                raise NotMessagesError("a message is not an object")
             turns.extend(_turns(item, remarks, user_calls))
     return turns, remarks
 
@@ -120,7 +120,7 @@ def normalise(raw: object) -> tuple[list[Turn], Counter[str]]:
 def _turns(entry: dict[str, Any], remarks: Counter[str], user_calls: set[str]) -> list[Turn]:
     name = entry.get("role", entry.get("from"))
     if not isinstance(name, str):
-        raise NotMessages("a message has no role")
+        raise NotMessagesError("a message has no role")
     role = ROLES.get(name.strip().lower())
     if role is None:
         remarks["unknown role read as user"] += 1
@@ -134,7 +134,7 @@ def _turns(entry: dict[str, Any], remarks: Counter[str], user_calls: set[str]) -
     calls = parsed(entry.get("tool_calls"))
     if calls is not None:
         if not isinstance(calls, list | tuple):
-            raise NotMessages("tool_calls are not a list")
+            raise NotMessagesError("tool_calls are not a list")
         for call in calls:
             content.call(parsed(call))
     if isinstance(entry.get("function_call"), dict):
@@ -145,9 +145,9 @@ def _turns(entry: dict[str, Any], remarks: Counter[str], user_calls: set[str]) -
     if role == "assistant":
         thoughts = [t for key in ("reasoning_content", "reasoning", "thinking") if (t := _text(entry.get(key)))][:1]
         message = _message("assistant", text, calls=content.calls)
-        by_policy = not any(entry.get(key) is flag for key, flag in NOT_BY_POLICY.items())
+        flags = {entry[key] is not value for key, value in NOT_BY_POLICY.items() if isinstance(entry.get(key), bool)}
         thought = "\n".join(thoughts or content.thoughts) or None
-        turns.append(Turn(message, thought, by_policy, entry))
+        turns.append(Turn(message, thought, False if False in flags else True if flags else None, entry))
         return turns
     if role == "tool":
         call_id = _text(entry.get("tool_call_id")) or _text(entry.get("id"))
@@ -229,7 +229,7 @@ class _Content:
     def call(self, value: object) -> None:
         """Takes `{"function": {"name", "arguments"}}`, or the same flat under any of its usual names."""
         if not isinstance(value, dict):
-            raise NotMessages("a tool call is not an object")
+            raise NotMessagesError("a tool call is not an object")
         inner = parsed(value.get("function"))
         inner = inner if isinstance(inner, dict) else value
         keys = ("arguments", "input", "args", "parameters", "kwargs")
