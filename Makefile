@@ -12,7 +12,6 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
-export PYTHONHASHSEED ?= random
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .PHONY: help demo test check oldest lint format types schemas schemas-check notebooks bench clean
