@@ -19,6 +19,7 @@ ORIENTATIONS: Final = ("opposite-fold", "same-fold", "all-folds")
 REPRESENTATIONS: Final = ("state+progress", "state", "progress", "history")
 SCOPES: Final = ("group", "task")
 OUTCOMES: Final = ("auto", "success", "score", "return")
+TRUNCATED: Final = ("graded", "unscored")
 FORMS: Final = ("full", "thin")
 
 
@@ -49,6 +50,7 @@ class BuildConfig:
     scope: str = _option("group", "Match inside a group, or across all groups of a task.", SCOPES)
     outcome: str = _option("auto", "Outcome that counts: success, score, return; auto = success, else score.", OUTCOMES)
     outcome_range: tuple[float, float] | None = _option(None, "Scale LOW,HIGH of the outcome, mapped to [0, 1].")
+    truncated: str = _option("graded", "Rollouts cut by a limit: graded as logged, or unscored.", TRUNCATED)
     form: str = _option("full", "full: pairs carry their text. thin: ids, keys and numbers only.", FORMS)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,219 @@
+"""One bucket from staged rows to finished parts: what a worker process does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mcgpo_data import __version__
+from mcgpo_data.build.assemble import NARROW, ORDER, assemble
+from mcgpo_data.build.database import connect, statement
+from mcgpo_data.build.decisions import context_keys, decide
+from mcgpo_data.build.pairs import SCALE, PairInput, build_pairs
+from mcgpo_data.build.text import with_text
+from mcgpo_data.config import BuildConfig
+from mcgpo_data.errors import UsageError
+from mcgpo_data.rules.registry import load_rules
+from mcgpo_data.schema import DECISIONS, PREFERENCES, PREFERENCES_THIN, ROLLOUTS, SOURCES, STEPS
+from mcgpo_data.staging import TEXT_COLUMNS, h60, read_range
+from mcgpo_data.store import write_part
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A range [low, high) of the task hash, with `text_parts` equal sub-ranges for everything that carries long text."""
+
+    number: int
+    low: int
+    high: int
+    text_parts: int
+
+    def ranges(self) -> list[tuple[str, int, int]]:
+        """(part name, low, high) of the sub-ranges."""
+        width = (self.high - self.low) // self.text_parts
+        return [
+            (f"{self.number:05d}-{i:05d}" if self.text_parts > 1 else f"{self.number:05d}", self.low + i * width,
+             self.high if i == self.text_parts - 1 else self.low + (i + 1) * width)
+            for i in range(self.text_parts)
+        ]
+
+
+@dataclass(frozen=True)
+class BucketJob:
+    """Everything a worker needs; plain values only."""
+
+    bucket: Bucket
+    staging: Path
+    partitions: int
+    out: Path
+    config: BuildConfig
+    rules: str
+    file_names: list[str]
+    memory_limit: str = "250MB"
+
+
+@dataclass
+class BucketResult:
+    """Counts of one bucket; additive over buckets."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rules: dict[int, Counter[str]] = field(default_factory=dict)
+    rule_names: tuple[str, ...] = ()
+    repairs: Counter[str] = field(default_factory=Counter)
+
+
+def build_bucket(job: BucketJob) -> BucketResult:
+    """Read, order, apply rules, pair, write."""
+    low, high = job.bucket.low, job.bucket.high
+    staged = read_range(job.staging, job.partitions, low, high, NARROW)
+    result = BucketResult()
+    if staged.num_rows == 0:
+        return result
+    rollouts, steps, repairs = assemble(pl.DataFrame(staged), job.config, lambda i: job.file_names[i])
+    del staged
+    result.repairs.update(repairs)
+    rules = load_rules(job.rules)
+    result.rule_names = tuple(rules.rules)
+    decided = decide(steps, rollouts, rules)
+    rollouts = rollouts.with_columns(
+        pl.Series("action_sequence_key", decided.sequence_keys), pl.Series("final_state_key", decided.final_state_keys)
+    )
+    pairs = pair_bucket(decided.decisions, rollouts, job, result, tuple(rules.rules))
+    part = f"{job.bucket.number:05d}"
+    write_part(job.out, "decisions", part, DECISIONS, [decided.decisions])
+    del decided
+    write_part(job.out, "rollouts", part, ROLLOUTS, [rollouts.to_arrow()])
+    sources = rollouts.select(
+        "rollout_id", pl.col("source_file").replace_strict(dict(enumerate(job.file_names)), return_dtype=pl.String), "source_row"
+    )
+    write_part(job.out, "sources", part, SOURCES, [sources.to_arrow()])
+    _write_text_parts(job, steps, rollouts, pairs)
+    return result
+
+
+def pair_inputs(decisions: pa.Table, rollouts: pl.DataFrame, config: BuildConfig) -> PairInput:
+    """The narrow tables that the pair builder takes."""
+    if config.representation == "history" and not rollouts["order_trusted"].all():
+        bad = rollouts.filter(pl.col("order_trusted").not_()).row(0, named=True)
+        raise UsageError(
+            f"--representation history needs steps in time order, but that of rollout {bad['rollout_id']!r} is not trusted. "
+            "Use --representation state."
+        )
+    unit = rollouts["task_id" if config.scope == "task" else "group_id"].to_list()
+    strata = zip(rollouts["policy"].to_list(), rollouts["policy_version"].to_list(), strict=True)
+    keys = {u: h60(f"unit\x1f{u}") for u in set(unit)}
+    outcome = (rollouts["evidence_outcome"] * SCALE).round().cast(pl.Int64)
+    narrow = pa.table(
+        {
+            "rule": decisions["rule"],
+            "context": context_keys(decisions, config),
+            "action": decisions["action_key"],
+            "rollout_key": decisions["rollout_key"],
+            "step": decisions["step_index"],
+            "valid": decisions["valid"],
+        }
+    )
+    table = pa.table(
+        {
+            "rollout_key": pa.array([h60(r) for r in rollouts["rollout_id"]], pa.int64()),
+            "rollout_id": rollouts["rollout_id"].to_arrow().cast(pa.string()),
+            "task_id": rollouts["task_id"].to_arrow().cast(pa.string()),
+            "unit_id": pa.array(unit, pa.string()),
+            "unit_key": pa.array([keys[u] for u in unit], pa.int64()),
+            "sequence_key": rollouts["action_sequence_key"].to_arrow(),
+            "stratum": pa.array([h60(repr(s)) for s in strata], pa.int64()),
+            "outcome": outcome.to_arrow(),
+        }
+    )
+    return PairInput(narrow, table, int(pc.max(decisions["rule"]).as_py() or 0) + 1 if decisions.num_rows else 1)
+
+
+def pair_bucket(
+    decisions: pa.Table, rollouts: pl.DataFrame, job: BucketJob, result: BucketResult, rule_names: tuple[str, ...]
+) -> pa.Table:
+    """Thin preferences of one bucket; counts go into `result`."""
+    data = pair_inputs(decisions, rollouts, job.config)
+    spill = job.staging / f"spill-{job.bucket.number:05d}"
+    spill.mkdir(exist_ok=True)
+    con = connect(job.memory_limit, spill)
+    found = build_pairs(con, data, job.config)
+    con.register("pairs_found", found)
+    text = decisions.select(["rule", "rule_name", "rollout_key", "step_index", "state_summary", "progress", "action"])
+    con.register("decisions_text", text.rename_columns({"step_index": "step"}))
+    pairs = con.sql(statement("preferences")).to_arrow_table()
+    pairs = pairs.append_column("builder_version", pa.array([__version__] * pairs.num_rows, pa.string()))
+    for row in con.sql(statement("funnel")).to_arrow_table().to_pylist():
+        result.rules.setdefault(row.pop("rule"), Counter()).update({name: int(n) for name, n in row.items()})
+    unit = pl.Series("unit", data.rollouts["unit_id"])
+    outcomes = rollouts.with_columns(unit).group_by("unit").agg(
+        n=pl.len(), low=pl.col("evidence_outcome").min(), high=pl.col("evidence_outcome").max()
+    )
+    paired = pl.DataFrame(pairs.select(["task_id", "group_id"]))
+    result.counts.update(
+        rollouts=len(rollouts),
+        graded_rollouts=rollouts["evidence_outcome"].count(),
+        steps=int(rollouts["num_steps"].sum()),
+        tasks=rollouts["task_id"].n_unique(),
+        groups=len(outcomes),
+        groups_mixed=int((outcomes["low"] < outcomes["high"]).sum()),
+        groups_too_small=int((outcomes["n"] < 4).sum()),
+        pairs=pairs.num_rows,
+        tasks_with_pairs=paired["task_id"].n_unique(),
+        untrusted_order=int(rollouts["order_trusted"].not_().sum()),
+    )
+    for source in ("group_source", "terminal_status", "source_format"):
+        for value, count in rollouts.group_by(source).len().iter_rows():
+            result.counts[f"{source}:{value}"] += count
+    con.close()
+    return pairs
+
+
+def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFrame, pairs: pa.Table) -> None:
+    thin = job.config.form == "thin"
+    task_key = dict(zip(rollouts["task_id"].to_list(), rollouts["task_key"].to_list(), strict=True))
+    pair_key = np.array([task_key[t] for t in pairs["task_id"].to_pylist()], np.int64)
+    for part, low, high in job.bucket.ranges():
+        inside = steps.filter((pl.col("task_key") >= low) & (pl.col("task_key") < high))
+        here = pairs.filter(pa.array((pair_key >= low) & (pair_key < high)))
+        table = inside.to_arrow()
+        if not thin:
+            table = _add_text(table, read_range(job.staging, job.partitions, low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]))
+        write_part(job.out, "steps", part, STEPS, [table])
+        if thin:
+            write_part(job.out, "preferences", part, PREFERENCES_THIN, [here])
+        else:
+            write_part(job.out, "preferences", part, PREFERENCES, with_text(here, table))
+
+
+def _add_text(steps: pa.Table, staged: pa.Table) -> pa.Table:
+    """Text columns in the order of `steps`: sorted and deduplicated exactly as `assemble` did."""
+    keys = pl.DataFrame(staged.select([*ORDER, "source_file", "source_row"])).with_row_index("_row")
+    keys = keys.sort([*ORDER, "source_file", "source_row"]).unique(["rollout_id", "step_index"], keep="first", maintain_order=True)
+    text = staged.select(list(TEXT_COLUMNS)).take(pa.array(keys["_row"].to_numpy()))
+    for name in TEXT_COLUMNS:
+        column = text[name]
+        steps = steps.append_column(name, column) if name not in steps.column_names else steps.set_column(
+            steps.column_names.index(name), name, column
+        )
+    return _drop_repeated_observation(steps)
+
+
+def _drop_repeated_observation(steps: pa.Table) -> pa.Table:
+    """`observation` is null where it is the text of the last prompt message: long text is stored once."""
+    messages = steps["messages"].combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(messages), 0).to_numpy(zero_copy_only=False)
+    offsets = np.cumsum(lengths)
+    content = messages.flatten().field("content")
+    has_prompt = lengths >= 2
+    last = content.take(pa.array(np.where(has_prompt, offsets - 2, 0))) if len(content) else pa.nulls(len(lengths), pa.string())
+    observation = steps["observation"].cast(pa.string()).combine_chunks()
+    same = pc.and_(pa.array(has_prompt), pc.fill_null(pc.equal(last, observation), False))
+    kept = pc.if_else(same, pa.scalar(None, pa.string()), observation)
+    return steps.set_column(steps.column_names.index("observation"), "observation", kept)

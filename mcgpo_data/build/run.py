@@ -1,0 +1,234 @@
+"""`build-prefs` from end to end: find the logs, stage their steps, build bucket by bucket, publish the output with one rename."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from mcgpo_data import __version__
+from mcgpo_data.build.assemble import NARROW
+from mcgpo_data.build.bucket import Bucket, BucketJob, BucketResult, build_bucket
+from mcgpo_data.build.decisions import rules_input
+from mcgpo_data.build.funnel import Funnel, make_funnel
+from mcgpo_data.config import BuildConfig
+from mcgpo_data.engines.local import run_buckets
+from mcgpo_data.errors import DataError, NoPairsError
+from mcgpo_data.inputs import Source, find_sources
+from mcgpo_data.readers.base import Reader, Report
+from mcgpo_data.readers.logfile import LogFile
+from mcgpo_data.readers.native import NativeReader
+from mcgpo_data.rules.registry import detect_rules, load_rules
+from mcgpo_data.staging import KEY_SPACE, Stage, read_range
+from mcgpo_data.store import finish, sha256_file, staged_output
+
+BUCKET_STEPS = 500_000
+BUCKET_NARROW_BYTES = 64 * 2**20
+PART_TEXT_BYTES = 48 * 2**20
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What a build does besides `BuildConfig`, which alone decides the content of its tables."""
+
+    rules: str = "auto"
+    format_name: str | None = None
+    mapping: Reader | None = None
+    overwrite: bool = False
+    max_bad_fraction: float = 0.1
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+    note: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True)
+class ExtractJob:
+    """One file for one worker."""
+
+    source: Source
+    index: int
+    staging: Path
+    partitions: int
+    thin: bool
+
+
+@dataclass
+class Extracted:
+    """What one file gave."""
+
+    report: Report
+    sha256: str
+    steps: int
+    text_bytes: int
+    narrow_bytes: int
+
+
+def extract(job: ExtractJob) -> Extracted:
+    """Read one file into the staging folder."""
+    report = Report(path=job.source.display, format=job.source.reader.name if job.source.reader else "")
+    stage = Stage(job.staging, f"{job.index:05d}", job.partitions, job.thin)
+    reader = job.source.reader
+    assert reader is not None
+    log = LogFile(job.source.path, job.source.display)
+    pieces = isinstance(reader, NativeReader)
+    rollouts = reader.read_rows(log, report, job.thin) if isinstance(reader, NativeReader) else reader.read(log, report)
+    for rollout in rollouts:
+        if not pieces:
+            report.rollouts += 1
+            report.steps += len(rollout.steps)
+        stage.add(rollout, reader.name, job.index)
+    stage.close()
+    return Extracted(report, sha256_file(job.source.path), stage.steps, stage.text_bytes, stage.narrow_bytes)
+
+
+def power_of_two(value: float) -> int:
+    """The smallest power of two that is at least `value`."""
+    return 1 << max(0, (int(-(-value // 1)) - 1).bit_length())
+
+
+def build_preferences(
+    paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig, options: BuildOptions | None = None
+) -> dict[str, Any]:
+    """Build preferences from logs (or from an existing build) and write them to `out`.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        McgpoError: see `mcgpo_data.errors`; nothing is written then.
+    """
+    options = options or BuildOptions()
+    target = Path(out)
+    sources = find_sources(paths, options.format_name, options.mapping, options.note)
+    with staged_output(target, overwrite=options.overwrite) as stage:
+        staging = stage / ".staging"
+        staging.mkdir()
+        partitions = _partitions(sources, thin=config.form == "thin")
+        used = [s for s in sources if s.reader is not None]
+        extracted = _extract_all(used, staging, partitions, config, options)
+        reports = [e.report for e in extracted]
+        _check_bad(reports, options.max_bad_fraction)
+        if not sum(e.steps for e in extracted):
+            raise DataError(f"no decision found in {len(used)} file(s): " + "; ".join(_losses(reports)[:5]))
+        rules = options.rules if options.rules != "auto" else _detect(staging, partitions)
+        names = [s.display for s in used]
+        jobs = [
+            BucketJob(bucket, staging, partitions, stage, config, rules, names) for bucket in _buckets(extracted, config)
+        ]
+        results = _run(build_bucket, jobs, "build", options)
+        shutil.rmtree(staging)
+        total = merge(results)
+        funnel = make_funnel(reports, total, config)
+        if not funnel.pairs:
+            raise NoPairsError("\n".join(["no preference pair could be formed.", *funnel.lines(), *funnel.advice]))
+        manifest = {
+            "builder": {"name": "mcgpo", "version": __version__},
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "config": {**config.to_dict(), "rules": rules, "rule_names": list(total.rule_names)},
+            "inputs": [_input(source, e) for source, e in zip(used, extracted, strict=True)],
+            "ignored_inputs": [{"path": s.display, "why": s.why} for s in sources if s.reader is None],
+            "versions": versions(),
+            "funnel": funnel.to_dict(),
+        }
+        return finish(stage, manifest)
+
+
+def _partitions(sources: list[Source], *, thin: bool) -> int:
+    """Staging partitions for the expected amount of data; a matter of speed only."""
+    expected = sum(s.size * (8 if s.path.suffix in (".gz", ".zst") else 1) for s in sources if s.reader)
+    return power_of_two(expected / (16 if thin else 1) / PART_TEXT_BYTES)
+
+
+def _extract_all(
+    used: list[Source], staging: Path, partitions: int, config: BuildConfig, options: BuildOptions
+) -> list[Extracted]:
+    jobs = [ExtractJob(s, i, staging, partitions, config.form == "thin") for i, s in enumerate(used)]
+    small = sum(s.size for s in used) < 4 * 2**20
+    return _run(extract, jobs, "read", options, workers=1 if small else None)
+
+
+def _run(function: Callable[[Any], Any], jobs: list[Any], stage: str, options: BuildOptions, workers: int | None = None) -> list[Any]:
+    results = []
+    options.progress(stage, 0, len(jobs))
+    for result in run_buckets(function, jobs, workers or options.workers):
+        results.append(result)
+        options.progress(stage, len(results), len(jobs))
+    return results
+
+
+def _check_bad(reports: list[Report], limit: float) -> None:
+    records, bad = sum(r.records for r in reports), sum(sum(r.skipped.values()) for r in reports)
+    if records and bad / records > limit:
+        raise DataError(
+            f"{bad:,} of {records:,} records ({bad / records:.1%}) cannot be used, more than --max-bad-fraction {limit:g}:\n  "
+            + "\n  ".join(_losses(reports)[:12])
+        )
+
+
+def _losses(reports: list[Report]) -> list[str]:
+    lines = []
+    for report in reports:
+        for reason, count in sorted(report.skipped.items(), key=lambda kv: -kv[1]):
+            place = (report.places.get(reason) or [report.path])[0]
+            lines.append(f"{count:,} x {reason} (first: {place})")
+    return lines or ["the files hold no records"]
+
+
+def _detect(staging: Path, partitions: int) -> str:
+    """Name of the rules that fit a sample of steps: the first rollouts in task order, whatever files they came from."""
+    step = max(1, partitions // 4)
+    for low in range(0, partitions, step):
+        width = KEY_SPACE // partitions
+        rows = read_range(staging, partitions, low * width, min(KEY_SPACE, (low + step) * width), NARROW)
+        if rows.num_rows:
+            frame = pl.DataFrame(rows).sort("task_key", "rollout_id", "step_index", "source_file", "source_row")
+            frame = frame.unique(["rollout_id", "step_index"], keep="first", maintain_order=True).head(2_000)
+            rollouts = frame.group_by("rollout_id", maintain_order=True).agg(
+                pl.col("order_trusted", "instruction", "final_observation").first(), num_steps=pl.len().cast(pl.Int32)
+            )
+            return detect_rules(rules_input(frame, rollouts)).name
+    return "generic"
+
+
+def _buckets(extracted: list[Extracted], config: BuildConfig) -> list[Bucket]:
+    """Buckets from the amount of data alone, so that they do not depend on how it is split into files."""
+    steps, narrow, text = (sum(getattr(e, name) for e in extracted) for name in ("steps", "narrow_bytes", "text_bytes"))
+    count = power_of_two(max(steps / BUCKET_STEPS, narrow / BUCKET_NARROW_BYTES))
+    parts = 1 if config.form == "thin" else power_of_two(text / count / PART_TEXT_BYTES)
+    width = KEY_SPACE // count
+    return [Bucket(i, i * width, (i + 1) * width, parts) for i in range(count)]
+
+
+def merge(results: list[BucketResult]) -> BucketResult:
+    """Sum of the counts of all buckets."""
+    total = BucketResult()
+    for result in results:
+        total.counts.update(result.counts)
+        total.repairs.update(result.repairs)
+        total.rule_names = result.rule_names or total.rule_names
+        for rule, counts in result.rules.items():
+            total.rules.setdefault(rule, Counter()).update(counts)
+    return total
+
+
+def _input(source: Source, e: Extracted) -> dict[str, Any]:
+    return {
+        "path": source.display, "sha256": e.sha256, "bytes": source.size, "format": e.report.format,
+        "records": e.report.records, "rollouts": e.report.rollouts, "steps": e.report.steps,
+        "skipped": e.report.skipped, "warnings": e.report.warnings, "places": e.report.places,
+    }  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Versions that the bytes of a build depend on."""
+    import platform
+    from importlib.metadata import version
+
+    return {"python": platform.python_version(), **{name: version(name) for name in ("duckdb", "polars", "pyarrow")}}
