@@ -29,7 +29,7 @@ from typing import Final
 
 import polars as pl
 
-from mcgpo_data.rules.frame import RUN, after, before, carried, ever, known, names, share, working
+from mcgpo_data.rules.frame import RUN, after, before, carried, carried_within, ever, known, names, share, working
 from mcgpo_data.rules.text import lowered
 
 THING: Final = r"([a-z]+ \d+)"
@@ -185,11 +185,9 @@ def _follow(work: pl.DataFrame) -> pl.DataFrame:
     return work.with_columns(
         names(
             {
-                "clean": ever(pl.col("work") == "clean", "held"),
-                **{
-                    kind: (carried(pl.when(pl.col("work") != "clean").then("work"), "held") == kind).fill_null(False)
-                    for kind in ("hot", "cool")
-                },
+                "clean": carried_within(pl.when(pl.col("work") == "clean").then(pl.lit(True)), "held"),
+                "hot": carried_within(pl.when(pl.col("work") != "clean").then("work"), "held") == "hot",
+                "cool": carried_within(pl.when(pl.col("work") != "clean").then("work"), "held") == "cool",
             }
         ).alias("done_to_it")
     ).with_columns(

@@ -7,6 +7,7 @@ that the observation of row t is the answer to the action of row t - 1: `before`
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 import polars as pl
@@ -15,8 +16,15 @@ RUN: Final = "run"
 
 
 def working(steps: pl.DataFrame, *columns: pl.Expr) -> pl.DataFrame:
-    """A frame with the given columns and `run`: int, equal within a rollout, increasing."""
-    return steps.select(pl.col("rollout_id").rle_id().alias(RUN), *columns)
+    """A frame with the given columns and `run`: int, equal within a rollout, increasing.
+
+    Where `steps` has a column `order_trusted` that is false, each row is a run of its own: with steps in an unknown
+    order nothing can be carried from one to the next, and a state is what the row itself shows.
+    """
+    run = pl.col("rollout_id").rle_id()
+    if "order_trusted" in steps.columns:
+        run = pl.struct("rollout_id", pl.when(~pl.col("order_trusted")).then(pl.int_range(pl.len()))).rle_id()
+    return steps.select(run.alias(RUN), *columns)
 
 
 def before(column: pl.Expr) -> pl.Expr:
@@ -29,14 +37,23 @@ def after(column: pl.Expr) -> pl.Expr:
     return pl.when(pl.col(RUN) == pl.col(RUN).shift(-1)).then(column.shift(-1))
 
 
-def carried(column: pl.Expr, *within: str) -> pl.Expr:
-    """The last value so far that is not null, in the same rollout (and the same values of `within`)."""
-    return column.forward_fill().over(RUN, *within)
+def carried(column: pl.Expr, run: str = RUN) -> pl.Expr:
+    """The last value so far that is not null, in the same `run` (a column whose equal values are adjacent).
+
+    A fill over the whole frame, kept where it began in the same run: several times faster than a window per run.
+    """
+    began = pl.when(column.is_not_null()).then(pl.col(run)).forward_fill()
+    return pl.when(began == pl.col(run)).then(column.forward_fill())
 
 
-def ever(condition: pl.Expr, *within: str) -> pl.Expr:
-    """Whether `condition` held on this row or an earlier one of the rollout (and of `within`)."""
-    return condition.fill_null(False).cum_max().over(RUN, *within)
+def carried_within(column: pl.Expr, key: str) -> pl.Expr:
+    """The last value so far that is not null, among the rows of the same rollout with the same `key`."""
+    return column.forward_fill().over(RUN, key)
+
+
+def ever(condition: pl.Expr) -> pl.Expr:
+    """Whether `condition` held on this row or an earlier one of the rollout."""
+    return carried(pl.when(condition).then(pl.lit(True))).fill_null(False)
 
 
 def names(flags: dict[str, pl.Expr]) -> pl.Expr:
@@ -55,3 +72,31 @@ def share(condition: pl.Expr, steps: pl.DataFrame) -> float:
     """Share of rows for which `condition` holds, among those for which it is not null; 0 without any."""
     found = steps.select(condition.mean()).item()
     return float(found) if found is not None else 0.0
+
+
+def trail(work: pl.DataFrame, text: str, name: str, *, ordered: bool) -> pl.DataFrame:
+    """Adds what went before: `{name}` and `{name}_count` of the values of `text` on earlier rows of the rollout.
+
+    Args:
+        work: a working frame.
+        text: string column; nulls are left out.
+        name: name of the new int64 columns.
+        ordered: True: the key of the list of values so far; False: of the set of them.
+
+    The key is a sum of 48 bits of sha256 of each value (with its position, for lists), so that it runs along without a
+    loop over rollouts; Python hashes each distinct value once.
+    """
+    position = pl.col(text).cum_count().over(RUN)
+    if ordered:
+        counted, label = pl.col(text).is_not_null(), pl.format("{} {}", position, text)
+    else:
+        counted, label = pl.col(text).cum_count().over(RUN, text) == 1, pl.col(text)
+    work = work.with_columns(pl.when(counted).then(label).alias("label"))
+    distinct = work["label"].unique().drop_nulls()
+    keys = [int.from_bytes(hashlib.sha256(value.encode()).digest()[:6], "big") for value in distinct]
+    table = pl.DataFrame({"label": distinct, "key": pl.Series(keys, dtype=pl.Int64)})
+    work = work.join(table, on="label", how="left", maintain_order="left")
+    return work.with_columns(
+        before(pl.col("key").fill_null(0).cum_sum().over(RUN)).fill_null(0).alias(name),
+        before(pl.col("key").is_not_null().cum_sum().over(RUN)).fill_null(0).cast(pl.Int64).alias(f"{name}_count"),
+    ).drop("label", "key")

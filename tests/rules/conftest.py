@@ -26,8 +26,7 @@ Pairs = Sequence[tuple[str | None, str | None]]
 def build_frame(
     *rollouts: Pairs,
     instruction: str | None = None,
-    kind: str = "env_command",
-    kinds: Sequence[str] | None = None,
+    kind: str | Callable[[str | None], str] = "env_command",
     offers: Sequence[Sequence[str]] | None = None,
 ) -> pl.DataFrame:
     """Rollouts of (observation, action) pairs; a last pair with action None becomes the final row."""
@@ -43,7 +42,7 @@ def build_frame(
                     "instruction": instruction,
                     "observation": observation,
                     "action_text": action,
-                    "action_kind": kinds[step] if kinds else kind,
+                    "action_kind": kind if isinstance(kind, str) else kind(action),
                     "action_valid": None,
                     "admissible_actions": list(offers[step]) if offers else None,
                 }

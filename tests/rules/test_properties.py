@@ -50,8 +50,60 @@ POOLS: dict[str, tuple[list[str], list[str]]] = {
             "look",
         ],
     ),
+    "webshop": (
+        [
+            "WebShop [SEP] Instruction: [SEP] i need a red hat, and price lower than 20.00 dollars [SEP] Search",
+            "'Back to Search' [SEP] 'Page 1 (Total results: 50)' [SEP] 'B000000001' [SEP] 'Red Hat' [SEP] '$5'",
+            "Back to Search [SEP] < Prev [SEP] color [SEP] red [SEP] blue [SEP] size [SEP] s [SEP] Red Hat"
+            " [SEP] Price: $5 [SEP] Rating: N.A. [SEP] Description [SEP] Buy Now",
+            "'Back to Search' [SEP] '< Prev' [SEP] 'A fine hat.'",
+            "'Search'",
+        ],
+        [
+            "search[red hat]",
+            "click[B000000001]",
+            "click[red]",
+            "Click[Blue]",
+            "click[s]",
+            "click[< prev]",
+            "click[Buy Now]",
+        ],
+    ),
+    "tools": (
+        ["Hello, I am Mia.", '{"name": "Mia"}', "Error: no such user", "Error:", "255.0"],
+        [
+            '[{"arguments":{"user":"mia"},"name":"get_user"}]',
+            '[{"arguments":{"a":1,"b":[2]},"name":"book"},{"arguments":"x","name":"cancel"}]',
+            '[{"name":3}]',
+            "[]",
+            "Which user?",
+        ],
+    ),
+    "sql": (
+        ["How many?", "[('t',)]", "[]", "Error executing query: no", "[(1,)]"],
+        ["SHOW TABLES", "DESCRIBE t", "select  a FROM t;", "SELECT 'A b' FROM `T`", 'select "x', "'", "submit"],
+    ),
+    "shell": (
+        ["$ ", "a.txt b.txt", "1 passed in 0.1s", "1 failed", "", "pid 44"],
+        [
+            "ls -la",
+            "cat a.txt | grep 'x  y'",
+            "sed -i s/a/b/ a.txt",
+            "pytest -q",
+            'echo "',
+            "cd /x && git status",
+            "\\",
+        ],
+    ),
 }
 COMMON = (["You are now at step 3. A door.", "A door.", "A  room."], ["open door", "Open  door", "wait"])
+
+
+def kind(action: str | None) -> str:
+    """Text that begins like JSON is a tool call, other text a message or a command."""
+    if action is None:
+        return "invalid"
+    return "tool_call" if action.startswith("[") else "message" if action.endswith("?") else "env_command"
 
 
 def rollouts(name: str) -> st.SearchStrategy[list[list[tuple[str | None, str | None]]]]:
@@ -78,7 +130,7 @@ def columns(name: str) -> list[str]:
 @checked
 @given(data=st.data())
 def test_input_rows_and_columns_come_back_as_they_were(frame: Frame, name: str, data: st.DataObject) -> None:
-    steps = frame(*data.draw(rollouts(name)))
+    steps = frame(*data.draw(rollouts(name)), kind=kind)
     out = REGISTRY[name].apply(steps)
     assert out.select(steps.columns).equals(steps)
     for column in [*columns(name), "progress"]:
@@ -90,7 +142,7 @@ def test_input_rows_and_columns_come_back_as_they_were(frame: Frame, name: str, 
 @checked
 @given(data=st.data())
 def test_nothing_after_a_decision_changes_its_keys(frame: Frame, name: str, data: st.DataObject) -> None:
-    steps = frame(*data.draw(rollouts(name)))
+    steps = frame(*data.draw(rollouts(name)), kind=kind)
     last = data.draw(st.integers(0, 7))
     kept = pl.col("step_index") <= last
     whole, cut = REGISTRY[name].apply(steps).filter(kept), REGISTRY[name].apply(steps.filter(kept))
@@ -105,8 +157,8 @@ def test_an_action_changes_nothing_before_it(frame: Frame, name: str, data: st.D
     given_rollouts = data.draw(rollouts(name))
     last = min(len(pairs) for pairs in given_rollouts) - 1
     changed = [[*pairs[:last], (pairs[last][0], "entirely different 9")] for pairs in given_rollouts]
-    one = REGISTRY[name].apply(frame(*[pairs[: last + 1] for pairs in given_rollouts]))
-    other = REGISTRY[name].apply(frame(*changed))
+    one = REGISTRY[name].apply(frame(*[pairs[: last + 1] for pairs in given_rollouts], kind=kind))
+    other = REGISTRY[name].apply(frame(*changed, kind=kind))
     keys = [c for c in one.columns if c.startswith(("state", "progress", "observation_key"))]
     assert one.select(keys).equals(other.select(keys))
 
@@ -115,7 +167,7 @@ def test_an_action_changes_nothing_before_it(frame: Frame, name: str, data: st.D
 @checked
 @given(data=st.data())
 def test_a_rollout_alone_gets_the_keys_it_gets_among_others(frame: Frame, name: str, data: st.DataObject) -> None:
-    steps = frame(*data.draw(rollouts(name)))
+    steps = frame(*data.draw(rollouts(name)), kind=kind)
     together = REGISTRY[name].apply(steps)
     alone = [REGISTRY[name].apply(part) for part in steps.partition_by("rollout_id", maintain_order=True)]
     assert together.equals(pl.concat(alone))
@@ -125,7 +177,7 @@ def test_a_rollout_alone_gets_the_keys_it_gets_among_others(frame: Frame, name: 
 @checked
 @given(data=st.data())
 def test_equal_finer_contexts_and_actions_are_equal_coarser_ones(frame: Frame, name: str, data: st.DataObject) -> None:
-    out = REGISTRY[name].apply(frame(*data.draw(rollouts(name))))
+    out = REGISTRY[name].apply(frame(*data.draw(rollouts(name)), kind=kind))
     for rule in range(1, len(REGISTRY[name].rules)):
         finer, coarser = f"{rule - 1}", f"{rule}"
         progress = [f"progress_{r}" if f"progress_{r}" in out.columns else "progress" for r in (finer, coarser)]
