@@ -216,5 +216,6 @@ def _join_results(turns: list[Turn], remarks: Counter[str]) -> None:
         turns[start:end] = block
         for turn, call in zip(block, joined, strict=False):
             turn.message["name"] = turn.message["name"] or call["function"]["name"]
-            turn.message["tool_call_id"] = turn.message["tool_call_id"] or call["id"]
+            if turn.message["tool_call_id"] not in ids:  # none, or the id of the message itself
+                turn.message["tool_call_id"] = call["id"]
         start = end

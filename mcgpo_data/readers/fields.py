@@ -95,11 +95,12 @@ def read_outcome(record: Mapping[str, Any], row: int, report: Report) -> Outcome
     success = flag(lookup(record, *SUCCESS_KEYS))
     value = parsed(lookup(record, *OUTCOME_KEYS))
     if value is None:
-        if success is not None:
+        named = {key for name in ("", *NESTED_KEYS) for key in (inner(record, name) if name else record)}
+        if success is not None and not named & {*OUTCOME_KEYS}:
             return Outcome(float(success), "terminal", success, 0.0, 1.0)
-        if record.keys() & {*OUTCOME_KEYS, *SUCCESS_KEYS}:
+        if named & {*OUTCOME_KEYS, *SUCCESS_KEYS}:  # a null is no zero, whatever the flag says
             number(None, row, report)
-        return Outcome()
+        return Outcome(success=success)
     if isinstance(value, dict):  # named parts: a total, or the only one
         total = next((value[name] for name in (*OUTCOME_KEYS, "total", "value", "overall") if name in value), None)
         value = total if total is not None else next(iter(value.values())) if len(value) == 1 else value
@@ -193,12 +194,12 @@ def logprobs(value: object, ids: list[int] | None) -> list[float] | None:
     return found if len(found) == len(ids) else None
 
 
-def as_messages(value: object, role: str) -> list[Any]:
-    """A message list as it is; plain text as one message of `role`; null as none."""
+def as_messages(value: object, role: str) -> Any:
+    """A message list as it is; plain text as one message of `role`; null as none; other things as they are."""
     value = parsed(value)
-    if isinstance(value, list):
-        return value
-    return [] if value is None else [{"role": role, "content": value}]
+    if value is None:
+        return []
+    return [{"role": role, "content": value}] if isinstance(value, str) else value
 
 
 def rest(record: Mapping[str, Any], *used: str) -> dict[str, Any]:

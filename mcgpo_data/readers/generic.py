@@ -91,7 +91,7 @@ def make_rollout(
 
 
 def seen_instruction(record: Mapping[str, Any], chat: Chat) -> str | None:
-    """The logged instruction, if the first prompt holds it: fields of this name may be meant for others than the agent."""
+    """The logged instruction, if the first prompt holds it: such fields may be meant for others than the agent."""
     text = lookup(record, *INSTRUCTION_KEYS)
     if not isinstance(text, str) or not text.strip():
         return None

@@ -94,8 +94,13 @@ def finite(value: object) -> float | None:
 class _Capped(io.RawIOBase):
     """Counts what a decompressor gives and stops a bomb."""
 
-    def __init__(self, inner: IO[bytes], path: str, compressed: int) -> None:
-        self.inner, self.path, self.compressed, self.out = inner, path, max(compressed, 1), 0
+    def __init__(self, inner: IO[bytes], raw: IO[bytes], path: str, compressed: int) -> None:
+        self.inner, self.raw, self.path, self.compressed, self.out = inner, raw, path, max(compressed, 1), 0
+
+    def close(self) -> None:
+        self.inner.close()
+        self.raw.close()  # which the decompressor may leave open
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -160,7 +165,7 @@ class LogFile:
             inner = cast(
                 "IO[bytes]", zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True)
             )
-        return io.BufferedReader(_Capped(inner, self.display, self.size), buffer_size=2**20)
+        return io.BufferedReader(_Capped(inner, raw, self.display, self.size), buffer_size=2**20)
 
     def head(self) -> Head:
         """First records, parsed; cached.

@@ -3,13 +3,13 @@
 A record holds `conversations`, a list of `{from, value}` (or `{role, content}`), and
 
 * AgentGym: `item_id`; `reward` and `success` in inference files (expert sets have none: unscored); one file per rank
-  in AgentGym-RL. The distributed sampler pads batches: rows of one file with equal id, conversation and reward are
-  one rollout, counted. A harness error is stored as `[{"error": ...}]` with reward 0: no outcome. `conversations` null is
-  an entry of a task list.
+  in AgentGym-RL, where the training step stands in the folder name alone and is not read. The distributed sampler pads
+  batches: rows of one file with equal id, conversation and reward are one rollout, counted. A harness error is stored
+  as `[{"error": ...}]` with reward 0: no outcome. `conversations` null is an entry of a task list.
 * AgentInstruct: `id`, no reward.
-* ETO: `meta {steps, reward, finished, success, terminate_reason, error}`, one file per task. `error` holds the ALFWorld
-  game file. `success` says that the episode finished: it is left open where the reward is below 1. Without an id the
-  first prompt names the task.
+* ETO: `meta {steps, reward, finished, success, terminate_reason, error}`, one file per task. `error` holds the
+  ALFWorld game file. `success` says that the episode finished: it is left open where the reward is below 1. Without an
+  id the first prompt names the task.
 
 Few-shot examples: turns marked `loss: false` and a first "OK" are context. An ETO conversation with more replies than
 `meta.steps` begins with examples: its last `meta.steps` replies are the decisions. Examples inside the first message
@@ -72,7 +72,7 @@ class ShareGPT:
     def _rollout(row: int, record: dict[str, Any], turns: Any, report: Report) -> Iterator[Rollout]:
         failed = _is_error(turns)
         meta = inner(record, "meta")
-        chat = read_or_skip([] if failed else marked(turns, meta, row, report), row, report, may_be_empty=failed)
+        chat = read_or_skip([] if failed else marked(turns, meta), row, report, may_be_empty=failed)
         if chat is None:
             return
         task = shown_task(chat)
@@ -92,7 +92,7 @@ def _is_error(turns: object) -> bool:
     return isinstance(turns, list) and any(isinstance(t, dict) and "error" in t and not is_message(t) for t in turns)
 
 
-def marked(turns: Any, meta: dict[str, Any], row: int, report: Report) -> Any:
+def marked(turns: Any, meta: dict[str, Any]) -> Any:
     """The turns, with the replies before the last `meta.steps` ones marked as examples."""
     steps = finite(meta.get("steps"))
     if not isinstance(turns, list) or steps is None or steps < 1:

@@ -50,7 +50,7 @@ class VerifiersResults:
         keys = head.first.keys()
         if not {"prompt", "completion", "reward"} <= keys or not keys & MARKS:
             return False
-        return isinstance(head.first["prompt"], list | type(None)) or "example_id" in keys
+        return isinstance(head.first["prompt"], list | None) or bool(keys & {"example_id", "generation_ms"})
 
     def read(self, log: LogFile, report: Report) -> Iterator[Rollout]:
         """One rollout per line."""

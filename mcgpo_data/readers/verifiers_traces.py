@@ -78,7 +78,7 @@ class VerifiersTraces:
             return
         task, work = inner(episode or trace, "task"), inner(inner(episode, "run"), "work")
         env = ident(inner(episode, "env").get("name")) or ident(inner(episode, "env").get("id"))
-        key = ident(task.get("key")) or ident(task.get("hash")) or digest(task.get("data"))
+        key = ident(task.get("key")) or ident(task.get("hash")) or digest(task.get("data") or task)
         ids = [i for i in (ident(episode.get("id")), ident(trace.get("id"))) if i]
         rollout = Rollout(
             steps=steps,
