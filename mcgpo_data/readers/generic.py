@@ -39,6 +39,16 @@ def is_message(value: object) -> bool:
     return bool(value.keys() & {"content", "value", "parts", "text", "tool_calls", "function_call"})
 
 
+def with_system(record: Mapping[str, Any], messages: Any) -> Any:
+    """The messages, with the system prompt that Anthropic and ShareGPT records keep beside them before them."""
+    system = record.get("system")
+    if not isinstance(messages, list) or not messages or not isinstance(system, str | list) or not system:
+        return messages
+    first = messages[0]
+    role = first.get("role", first.get("from")) if isinstance(first, Mapping) else None
+    return messages if role == "system" else [{"role": "system", "content": system}, *messages]
+
+
 def make_rollout(
     record: Mapping[str, Any],
     chat: Chat,

@@ -23,7 +23,7 @@ from typing import Any
 from mcgpo_data.readers import sharegpt, tau, verifiers
 from mcgpo_data.readers.base import Report, Rollout
 from mcgpo_data.readers.fields import as_messages, read_or_skip
-from mcgpo_data.readers.generic import is_message, make_rollout
+from mcgpo_data.readers.generic import is_message, make_rollout, with_system
 from mcgpo_data.readers.logfile import Head, LogFile
 from mcgpo_data.readers.messages import parsed
 
@@ -59,11 +59,14 @@ class OpenAIMessages:
                 report.skip("record without messages", row, record)
                 continue
             prompt, messages = found
+            fields = record if isinstance(record, dict) else {}
             if columnar:
                 prompt, messages = without_nulls(prompt), without_nulls(messages)
-            chat = read_or_skip(messages, row, report, prompt=prompt)
+            if prompt is None:
+                chat = read_or_skip(with_system(fields, messages), row, report)
+            else:
+                chat = read_or_skip(messages, row, report, prompt=with_system(fields, prompt))
             if chat is not None:
-                fields = {} if isinstance(record, list) else record
                 yield make_rollout(fields, chat, messages, row, report, used=(*MESSAGE_KEYS, "prompt", *RESPONSE_KEYS))
 
     @staticmethod

@@ -26,7 +26,7 @@ from typing import Any
 from mcgpo_data.readers.base import Report, Rollout
 from mcgpo_data.readers.chat import Chat
 from mcgpo_data.readers.fields import find_id, ident, inner, read_or_skip
-from mcgpo_data.readers.generic import is_message, make_rollout
+from mcgpo_data.readers.generic import is_message, make_rollout, with_system
 from mcgpo_data.readers.logfile import Head, LogFile, finite
 from mcgpo_data.readers.messages import digest, parsed
 
@@ -72,7 +72,8 @@ class ShareGPT:
     def _rollout(row: int, record: dict[str, Any], turns: Any, report: Report) -> Iterator[Rollout]:
         failed = _is_error(turns)
         meta = inner(record, "meta")
-        chat = read_or_skip([] if failed else marked(turns, meta), row, report, may_be_empty=failed)
+        messages = [] if failed else with_system(record, marked(turns, meta))
+        chat = read_or_skip(messages, row, report, may_be_empty=failed)
         if chat is None:
             return
         task = shown_task(chat)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcgpo_data.errors import McgpoError
+from mcgpo_data.errors import McgpoError, UsageError
 from mcgpo_data.readers import openai, sharegpt, tau, verifiers
 from mcgpo_data.readers.logfile import LogFile
 
@@ -93,6 +93,13 @@ def test_what_is_no_record_has_none(tmp_path: Path, text):
     path.write_text(text)
     head = LogFile(path).head()
     assert [reader.name for reader in ALL if reader.detect(head)] == []
+
+
+def test_a_git_lfs_pointer_is_named_for_what_it_is(tmp_path: Path):
+    path = tmp_path / "results.jsonl"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:971642af\nsize 54411\n")
+    with pytest.raises(UsageError, match="Git-LFS pointer"):
+        LogFile(path).head()
 
 
 def test_real_logs_are_found_by_their_own_reader_alone(shared: Path):

@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from mcgpo_data.errors import McgpoError
@@ -18,7 +19,7 @@ from mcgpo_data.readers.sharegpt import ShareGPT
 from mcgpo_data.readers.tau import Tau2Bench, TauBench
 from mcgpo_data.readers.verifiers import VerifiersResults
 from mcgpo_data.readers.verifiers_traces import VerifiersTraces
-from mcgpo_data.schema import ACTION_KINDS, GROUP_SOURCES, OUTCOME_KINDS, TERMINAL_STATUSES
+from mcgpo_data.schema import ACTION_KINDS, GROUP_SOURCES, OUTCOME_KINDS, STEPS, TERMINAL_STATUSES
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 TALK = [
@@ -102,6 +103,7 @@ FIXTURES = [
     (OpenAIMessages(), {"task_id": "t", "trial": 0, "model": "m", "messages": TALK, "reward": 1.0, "error": None}),
     (OpenAIMessages(), {"id": 3, "prompt": TALK[:2], "completion": TALK[2:], "score": [0.5], "metadata": {"a": 1}}),
 ]
+TOKEN_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs")
 ODD = [
     None,
     True,
@@ -114,6 +116,7 @@ ODD = [
     "{",
     "[1]",
     '{"role": "user"}',
+    "half \ud83d",
     [],
     [None],
     [[]],
@@ -168,6 +171,8 @@ def read_all(reader: Any, path: Path) -> tuple[int, Report]:
             assert step.action_kind in ACTION_KINDS
             assert step.prompt_from is None or 0 <= step.prompt_from <= index
             assert step.messages[-1]["role"] == "assistant"
+            for column in ("messages", "observation", "thought", "action_text", "reward", *TOKEN_COLUMNS):
+                pa.array([getattr(step, column)], STEPS.field(column).type)
             for message in step.messages:
                 assert {type(message[key]) for key in ("role", "content", "name", "tool_call_id")} <= {str, type(None)}
                 for call in message["tool_calls"] or []:

@@ -52,6 +52,19 @@ def test_messages_in_a_json_string(read):
     assert (rollout.outcome, len(rollout.steps)) == (0.5, 1)
 
 
+@pytest.mark.parametrize("system", ["be kind", [{"type": "text", "text": "be kind"}]])
+def test_a_system_prompt_beside_the_messages_belongs_to_the_prompt(read, system):
+    bare = {"messages": talk()[1:], "system": system}
+    split = {"prompt": talk()[1:2], "completion": "found", "system": system}
+    own = {"messages": talk(), "system": system}
+    rollouts, _ = read(OpenAIMessages(), [bare, split, own])
+    assert [[m["content"] for m in r.steps[0].messages][:2] for r in rollouts] == [
+        ["be kind", "find it"],
+        ["be kind", "find it"],
+        ["help", "find it"],
+    ]
+
+
 GROUPS = [
     ({"group_id": "g", "task_id": "t"}, ("g", "explicit", "t")),
     ({"group_id": 7}, ("7", "explicit", "7")),

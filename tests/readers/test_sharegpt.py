@@ -90,6 +90,12 @@ def test_a_task_list_holds_no_rollouts(read):
     assert report.skipped == {"task list entry: no conversation": 1}
 
 
+def test_a_system_prompt_beside_the_turns_belongs_to_the_prompt(read):
+    (rollout,), _ = read(ShareGPT(), [gym(system="be kind")])
+    assert rollout.steps[0].messages[0]["content"] == "be kind"
+    assert rollout.steps[0].messages[0]["role"] == "system"
+
+
 def test_agent_instruct(read):
     row = gym() | {"id": "alfworld_0"}
     del row["item_id"]
