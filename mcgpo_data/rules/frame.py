@@ -16,15 +16,8 @@ RUN: Final = "run"
 
 
 def working(steps: pl.DataFrame, *columns: pl.Expr) -> pl.DataFrame:
-    """A frame with the given columns and `run`: int, equal within a rollout, increasing.
-
-    Where `steps` has a column `order_trusted` that is false, each row is a run of its own: with steps in an unknown
-    order nothing can be carried from one to the next, and a state is what the row itself shows.
-    """
-    run = pl.col("rollout_id").rle_id()
-    if "order_trusted" in steps.columns:
-        run = pl.struct("rollout_id", pl.when(~pl.col("order_trusted")).then(pl.int_range(pl.len()))).rle_id()
-    return steps.select(run.alias(RUN), *columns)
+    """A frame with the given columns and `run`: int, equal within a rollout, increasing."""
+    return steps.select(pl.col("rollout_id").rle_id().alias(RUN), *columns)
 
 
 def before(column: pl.Expr) -> pl.Expr:
@@ -35,6 +28,11 @@ def before(column: pl.Expr) -> pl.Expr:
 def after(column: pl.Expr) -> pl.Expr:
     """The value one row later in the same rollout; null on its last row. Only `valid` may look ahead."""
     return pl.when(pl.col(RUN) == pl.col(RUN).shift(-1)).then(column.shift(-1))
+
+
+def first() -> pl.Expr:
+    """Whether this is the first row of its rollout."""
+    return (pl.col(RUN) != pl.col(RUN).shift(1)).fill_null(True)
 
 
 def carried(column: pl.Expr, run: str = RUN) -> pl.Expr:

@@ -17,14 +17,28 @@ from mcgpo_data.errors import UsageError
 from mcgpo_data.rules.alfworld import AlfworldRules
 from mcgpo_data.rules.base import TaskRules
 from mcgpo_data.rules.generic import GenericRules
+from mcgpo_data.rules.search import SearchRules
 from mcgpo_data.rules.shell import ShellRules
+from mcgpo_data.rules.sokoban import SokobanRules
 from mcgpo_data.rules.sql import SqlRules
+from mcgpo_data.rules.textworld import TextWorldRules
 from mcgpo_data.rules.tools import ToolRules
 from mcgpo_data.rules.webshop import WebshopRules
 
 GENERIC: Final[TaskRules] = GenericRules()
 REGISTRY: Final[dict[str, TaskRules]] = {
-    rules.name: rules for rules in (AlfworldRules(), WebshopRules(), ToolRules(), SqlRules(), ShellRules(), GENERIC)
+    rules.name: rules
+    for rules in (
+        AlfworldRules(),
+        WebshopRules(),
+        SokobanRules(),
+        ToolRules(),
+        SearchRules(),
+        SqlRules(),
+        ShellRules(),
+        TextWorldRules(),
+        GENERIC,
+    )
 }
 """Rules by name, in the order in which detection asks them; `generic` takes what no other wants."""
 

@@ -95,6 +95,36 @@ POOLS: dict[str, tuple[list[str], list[str]]] = {
             "\\",
         ],
     ),
+    "search": (
+        [
+            "Who wrote the red book?",
+            "The red book was written by Mia.",
+            "Could not find Mia.",
+            "(Result 1 / 2) Mia wrote.",
+        ],
+        ["Search[red book]", "<search>red book</search>", "Lookup[Mia]", "finish[Mia]", "<answer> Mia </answer>"],
+    ),
+    "sokoban": (
+        [
+            "#####\n#O__#\n#_X_#\n#_P_#\n#####",
+            "#####\n#.  #\n# $ #\n#  @#\n#####",
+            "# # # #\n# P √ #\n# # # #",
+            "###\n#P",
+        ],
+        ["Up", "left", "move down", "right", "push up", "no op"],
+    ),
+    "textworld": (
+        [
+            "-= Kitchen =-\nYou see a stove.",
+            "You pick up the red apple from the table.",
+            "You drop the red apple.",
+            "You can't go that way.",
+            "Your score has just gone up by one point.",
+            "*** You lost! ***",
+            "You eat the red apple.",
+        ],
+        ["go north", "take red apple", "take the red apple", "drop red apple", "eat apple"],
+    ),
 }
 COMMON = (["You are now at step 3. A door.", "A door.", "A  room."], ["open door", "Open  door", "wait"])
 
