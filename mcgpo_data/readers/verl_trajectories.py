@@ -39,7 +39,7 @@ VERSION_KEYS = ("global_step", "step", "training_step")
 USED = {*ID_KEYS, *GROUP_KEYS, *TASK_KEYS, *TASK_ID_KEYS, *OUTCOME_KEYS, *SUCCESS_KEYS, *VERSION_KEYS, "steps"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrajectoryReader:
     """verl-agent and Agent-R1 trajectories; the two differ in whether each step holds its own prompt."""
 
@@ -69,6 +69,7 @@ class TrajectoryReader:
             return
         whole = isinstance(record, dict) and items[0] is record
         outer = {} if whole or not isinstance(record, dict) else record
+        report.records += len(items) - 1
         for index, item in enumerate(items):
             rollout = self._rollout(item, outer, where if whole else index, report)
             if rollout is not None:
