@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import polars as pl
 
@@ -36,13 +35,13 @@ def assemble(
     steps = _renumber(steps, counts)
     rollouts = rollouts.join(
         steps.group_by("rollout_id").agg(
-            pl.len().cast(pl.Int32).alias("num_steps"), pl.col("_gap").any().alias("_gap"), _return().alias("_return")
+            pl.len().cast(pl.Int32).alias("num_steps"), pl.col("_gap").any().alias("_gap"), summed_reward().alias("_return")
         ),
         on="rollout_id",
         maintain_order="left",
     )
     rollouts = rollouts.with_columns(order_trusted=pl.col("order_trusted") & ~pl.col("_gap"))
-    rollouts = rollouts.with_columns(evidence_outcome=_evidence(rollouts, config)).drop("_gap", "_return")
+    rollouts = rollouts.with_columns(evidence_outcome=evidence(rollouts, config)).drop("_gap", "_return")
     return rollouts, steps.drop("_gap"), counts
 
 
@@ -113,12 +112,12 @@ def _renumber(steps: pl.DataFrame, counts: dict[str, int]) -> pl.DataFrame:
     ).drop("_dense")
 
 
-def _return() -> pl.Expr:
+def summed_reward() -> pl.Expr:
     """Sum of rewards; null where any is missing."""
     return pl.when(pl.col("reward").is_null().any()).then(None).otherwise(pl.col("reward").sum())
 
 
-def _evidence(rollouts: pl.DataFrame, config: BuildConfig) -> pl.Series:
+def evidence(rollouts: pl.DataFrame, config: BuildConfig) -> pl.Series:
     """The outcome in [0, 1] that counts, quantised to 1e-9; null for crashed and unscored rollouts."""
     success = rollouts["success"].cast(pl.Float64)
     score = _scaled(rollouts, "outcome", config)
@@ -162,10 +161,3 @@ def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Seri
             "Declare the scale of the task with --outcome-range LOW,HIGH (it is not guessed from the data)."
         )
     return scaled
-
-
-def spill_folder(stage: Path, name: str) -> Path:
-    """An existing folder for what does not fit into memory."""
-    folder = stage / ".spill" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

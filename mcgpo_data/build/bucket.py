@@ -85,7 +85,7 @@ def build_bucket(job: BucketJob) -> BucketResult:
     rollouts = rollouts.with_columns(
         pl.Series("action_sequence_key", decided.sequence_keys), pl.Series("final_state_key", decided.final_state_keys)
     )
-    pairs = pair_bucket(decided.decisions, rollouts, job, result, tuple(rules.rules))
+    pairs = pair_bucket(decided.decisions, rollouts, job, result)
     part = f"{job.bucket.number:05d}"
     write_part(job.out, "decisions", part, DECISIONS, [decided.decisions])
     del decided
@@ -135,9 +135,7 @@ def pair_inputs(decisions: pa.Table, rollouts: pl.DataFrame, config: BuildConfig
     return PairInput(narrow, table, int(pc.max(decisions["rule"]).as_py() or 0) + 1 if decisions.num_rows else 1)
 
 
-def pair_bucket(
-    decisions: pa.Table, rollouts: pl.DataFrame, job: BucketJob, result: BucketResult, rule_names: tuple[str, ...]
-) -> pa.Table:
+def pair_bucket(decisions: pa.Table, rollouts: pl.DataFrame, job: BucketJob, result: BucketResult) -> pa.Table:
     """Thin preferences of one bucket; counts go into `result`."""
     data = pair_inputs(decisions, rollouts, job.config)
     spill = job.staging / f"spill-{job.bucket.number:05d}"

@@ -17,17 +17,17 @@ from mcgpo_data import __version__
 from mcgpo_data.build.assemble import NARROW
 from mcgpo_data.build.bucket import Bucket, BucketJob, BucketResult, build_bucket
 from mcgpo_data.build.decisions import rules_input
-from mcgpo_data.build.funnel import Funnel, make_funnel
+from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.engines.local import run_buckets
-from mcgpo_data.errors import DataError, NoPairsError
+from mcgpo_data.errors import DataError, UsageError
 from mcgpo_data.inputs import Source, find_sources
 from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.native import NativeReader
 from mcgpo_data.rules.registry import detect_rules, load_rules
 from mcgpo_data.staging import KEY_SPACE, Stage, read_range
-from mcgpo_data.store import finish, sha256_file, staged_output
+from mcgpo_data.store import finish, is_store, open_store, sha256_file, staged_output
 
 BUCKET_STEPS = 500_000
 BUCKET_NARROW_BYTES = 64 * 2**20
@@ -98,6 +98,12 @@ def build_preferences(
 ) -> dict[str, Any]:
     """Build preferences from logs (or from an existing build) and write them to `out`.
 
+    A build without a single pair is written all the same: its funnel says why, and it can be rebuilt with other options.
+
+    Args:
+        paths: log files and folders, or one existing build.
+        out: folder to make.
+
     Returns:
         The manifest.
 
@@ -106,6 +112,12 @@ def build_preferences(
     """
     options = options or BuildOptions()
     target = Path(out)
+    if any(is_store(Path(p)) for p in paths):
+        from mcgpo_data.build.rebuild import rebuild_preferences
+
+        if len(paths) > 1:
+            raise UsageError("an existing build can only be rebuilt alone; name one build, or logs.")
+        return rebuild_preferences(open_store(paths[0]), target, config, options)
     sources = find_sources(paths, options.format_name, options.mapping, options.note)
     with staged_output(target, overwrite=options.overwrite) as stage:
         staging = stage / ".staging"
@@ -119,21 +131,19 @@ def build_preferences(
             raise DataError(f"no decision found in {len(used)} file(s): " + "; ".join(_losses(reports)[:5]))
         rules = options.rules if options.rules != "auto" else _detect(staging, partitions)
         names = [s.display for s in used]
-        jobs = [
-            BucketJob(bucket, staging, partitions, stage, config, rules, names) for bucket in _buckets(extracted, config)
-        ]
-        results = _run(build_bucket, jobs, "build", options)
+        buckets = _buckets(extracted, config)
+        jobs = [BucketJob(bucket, staging, partitions, stage, config, rules, names) for bucket in buckets]
+        results = run_jobs(build_bucket, jobs, "build", options)
         shutil.rmtree(staging)
         total = merge(results)
         funnel = make_funnel(reports, total, config)
-        if not funnel.pairs:
-            raise NoPairsError("\n".join(["no preference pair could be formed.", *funnel.lines(), *funnel.advice]))
         manifest = {
             "builder": {"name": "mcgpo", "version": __version__},
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "config": {**config.to_dict(), "rules": rules, "rule_names": list(total.rule_names)},
             "inputs": [_input(source, e) for source, e in zip(used, extracted, strict=True)],
             "ignored_inputs": [{"path": s.display, "why": s.why} for s in sources if s.reader is None],
+            "layout": {"buckets": len(buckets), "text_parts": buckets[0].text_parts},
             "versions": versions(),
             "funnel": funnel.to_dict(),
         }
@@ -151,10 +161,13 @@ def _extract_all(
 ) -> list[Extracted]:
     jobs = [ExtractJob(s, i, staging, partitions, config.form == "thin") for i, s in enumerate(used)]
     small = sum(s.size for s in used) < 4 * 2**20
-    return _run(extract, jobs, "read", options, workers=1 if small else None)
+    return run_jobs(extract, jobs, "read", options, workers=1 if small else None)
 
 
-def _run(function: Callable[[Any], Any], jobs: list[Any], stage: str, options: BuildOptions, workers: int | None = None) -> list[Any]:
+def run_jobs(
+    function: Callable[[Any], Any], jobs: list[Any], stage: str, options: BuildOptions, workers: int | None = None
+) -> list[Any]:
+    """`function` of all jobs in worker processes, in order, with progress."""
     results = []
     options.progress(stage, 0, len(jobs))
     for result in run_buckets(function, jobs, workers or options.workers):
