@@ -1,0 +1,33 @@
+"""The SQL builder equals the plain one on random worlds under random options."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, assume, given, settings
+
+from mcgpo_data.build.reference import reference_pairs
+from mcgpo_data.config import BuildConfig
+
+from .harness import Row, sql_pairs
+from .strategies import configs, is_binary, worlds
+
+SQL_ONLY = {"chosen_outcome", "rejected_outcome"}
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds(), configs())
+def test_the_sql_builder_equals_the_reference(rows: list[Row], config: BuildConfig) -> None:
+    assume(config.weight != "posterior" or is_binary(rows))
+    expected = reference_pairs(rows, config)
+    found = sql_pairs(rows, config)
+    outcomes = {row["rollout_id"]: row["outcome"] for row in rows}
+    assert len(found) == len(expected)
+    for ours, plain in zip(found, expected, strict=True):
+        assert set(ours) == set(plain) | SQL_ONLY
+        for side in ("chosen", "rejected"):
+            outcome = outcomes[ours[f"{side}_rollout_id"]]
+            assert ours[f"{side}_outcome"] == (None if outcome is None else round(outcome * 1e9) / 1e9)
+        for name, value in plain.items():
+            if isinstance(value, float):
+                assert abs(ours[name] - value) <= 1e-12, name
+            else:
+                assert ours[name] == value, name
