@@ -128,8 +128,12 @@ def manifest_schema() -> Json:
             "format": _doc(text, "Reader that understood the file."),
             "records": _doc(count, "Records found, used or not."),
             "rollouts": count,
+            "steps": count,
             "skipped": _doc(counts, "Records that were not used, by reason."),
             "warnings": _doc(counts, "Records that were used otherwise than the source states, by reason."),
+            "places": _doc(
+                _map_of({"type": "array", "items": text}), "First places of every reason: file:line: value."
+            ),
         }
     )
     file = _object(
@@ -144,14 +148,20 @@ def manifest_schema() -> Json:
         "builder": _object({"name": text, "version": text}),
         "created": _doc({"type": "string", "format": "date-time"}, "UTC. Not part of content_id."),
         "inputs": {"type": "array", "items": source},
+        "ignored_inputs": {"type": "array", "items": _object({"path": text, "why": text})},
         "config": _doc({"type": "object"}, "The resolved options of the build."),
+        "layout": _doc(counts, "How tables are spread over files: number of buckets, and of text parts in each."),
+        "rebuilt_from": _doc(
+            sha256, "content_id of the build whose decisions were used again; absent: made from logs."
+        ),
         "tables": _doc(_map_of(table), "Tables by name."),
         "funnel": _doc({"type": "object"}, "What became of the records, from log to pair."),
         "versions": _doc(_map_of(text), "Of Python and of the libraries that decide the bytes.")
         | {"required": ["python", "duckdb", "polars", "pyarrow"]},
         "content_id": _doc(sha256, "sha256 over the hashes of the table files: equal for equal tables."),
     }
-    return _head("manifest", "What an output folder holds, what it was made from, and how.") | _object(properties)
+    head = _head("manifest", "What an output folder holds, what it was made from, and how.")
+    return head | _object(properties, optional=("rebuilt_from",))
 
 
 def documents() -> dict[str, str]:

@@ -56,11 +56,15 @@ def manifest() -> dict[str, object]:
                 "format": "native",
                 "records": 2,
                 "rollouts": 1,
+                "steps": 1,
                 "skipped": {"malformed JSON": 1},
                 "warnings": {},
+                "places": {"malformed JSON": ["a.jsonl:2: 'x'"]},
             }
         ],
+        "ignored_inputs": [{"path": "b.txt", "why": "no records"}],
         "config": {"folds": 2},
+        "layout": {"buckets": 1, "text_parts": 1},
         "tables": {
             "steps": {"files": [{"path": "steps.parquet", "sha256": digest, "rows": 1, "bytes": 9}], "rows": 1}
         },
