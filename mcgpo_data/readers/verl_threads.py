@@ -73,45 +73,43 @@ def thread_rows(rows: Iterable[Row], report: Report) -> list[list[Row]]:
             report.skip("step row without trajectory id and without step number", row.place)
         else:
             by_step[row.prompt.step].append((row, row.prompt))
-    ended: list[_Thread] = []
+    threads: list[_Thread] = []
     current: list[_Thread] = []
+    lost = 0
     for step in sorted(by_step):
         before = current if current and len(current[0].past) == step - 1 else []
-        current = _advance(_with_copies(by_step[step]), step, before, report)
-        ended += [thread for thread in before if not thread.used]
-    ended += current
-    for thread in ended:
-        if thread.copies > 1:
-            report.skip("copy of a row dropped as padding", thread.row.place, count=thread.copies - 1)
-    return [_rows_of(thread) for thread in ended]
-
-
-def _advance(fresh: list[_Thread], step: int, before: list[_Thread], report: Report) -> list[_Thread]:
-    """Threads that end with this step: each row takes one place of what it continues, its copies those left over."""
-    if step > 1:
-        places: dict[tuple[str | None, str], list[_Thread]] = defaultdict(list)
-        for thread in before:
-            places[thread.prompt.task, thread.past[-1][0]].append(thread)
-        for thread in fresh:
-            shown = {number: (observation, action.lower()) for number, observation, action in thread.prompt.history}
-            observation = shown.get(step - 1, ("", ""))[0]
-            thread.before = _parent(thread, shown, places.get((thread.prompt.task, observation), []))
-            if thread.before is None:
+        current = _advance(_with_copies(by_step[step]), step, before)
+        for thread in current:
+            if thread.before is None and step > 1:
                 reason = "step row without trajectory id: no or no single rollout fits"
                 report.skip(reason, thread.row.place, count=thread.copies)
-            else:
-                thread.before.used += 1
-        fresh = [thread for thread in fresh if thread.before is not None]
+                lost += thread.copies
+        current = [thread for thread in current if thread.before is not None or step == 1]
+        threads += current
+    found = [_rows_of(thread) for thread in threads if not thread.used]
+    padding = sum(map(len, by_step.values())) - sum(map(len, found)) - lost
+    if padding:
+        report.skip("copy of a row dropped as padding", count=padding)
+    return found
+
+
+def _advance(fresh: list[_Thread], step: int, before: list[_Thread]) -> list[_Thread]:
+    """The threads of this step: each row takes one place of what it continues, its copies those that are left over."""
+    places: dict[tuple[str | None, str], list[_Thread]] = defaultdict(list)
+    for thread in before:
+        places[thread.prompt.task, thread.past[-1][0]].append(thread)
     for thread in fresh:
-        if (parent := thread.before) is not None:
+        shown = {number: (observation, action.lower()) for number, observation, action in thread.prompt.history}
+        observation = shown.get(step - 1, ("", ""))[0]
+        thread.before = _parent(thread, shown, places.get((thread.prompt.task, observation), []))
+        if thread.before is not None:
+            thread.before.used += 1
+    for thread in fresh:
+        parent = thread.before
+        if parent is not None:
             more = min(thread.copies - 1, parent.copies - parent.used)
-            if thread.copies - 1 > more:
-                report.skip("copy of a row dropped as padding", thread.row.place, count=thread.copies - 1 - more)
             parent.used, thread.copies = parent.used + more, 1 + more
         thread.past = (*(parent.past if parent else ()), (thread.row.step.observation or "", thread.row.shown_as))
-    for parent in before:
-        if parent.used and parent.copies > parent.used:
-            report.skip("copy of a row dropped as padding", parent.row.place, count=parent.copies - parent.used)
     return fresh
 
 
