@@ -30,7 +30,7 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import RUN, after, before, carried, carried_within, ever, known, names, share, working
-from mcgpo_data.rules.text import lowered
+from mcgpo_data.rules.text import EDGE, lowered, said
 
 THING: Final = r"([a-z]+ \d+)"
 TASK: Final = r"your task is to:\s*([^\n.]+)"
@@ -104,7 +104,7 @@ def _read(steps: pl.DataFrame) -> pl.DataFrame:
     work = working(
         steps,
         lowered(pl.col("observation")).str.replace(r"^observation:\s*", "").alias("seen"),
-        command.alias("command"),
+        said(command).alias("command"),
         pl.col("instruction").str.to_lowercase().alias("instruction"),
         local.list.sort().list.join("|", ignore_nulls=True).fill_null("").alias("offered"),
     )
@@ -113,9 +113,9 @@ def _read(steps: pl.DataFrame) -> pl.DataFrame:
         seen.str.contains(REFUSED, literal=True).fill_null(False).alias("refused"),
         pl.coalesce(
             seen.str.extract(rf"(?:on|in) the {THING}, you see"),
-            seen.str.extract(rf"\bthe {THING} is (?:open|closed)\b"),
-            seen.str.extract(rf"^you arrive at {THING}\b"),
-            seen.str.extract(rf"^you are facing the {THING}\b"),
+            seen.str.extract(rf"{EDGE}the {THING} is (?:open|closed)"),
+            seen.str.extract(rf"^you arrive at {THING}"),
+            seen.str.extract(rf"^you are facing the {THING}"),
         ).alias("names_place"),
         seen.str.extract(rf"^you pick up the {THING} from the {THING}", 1).alias("picked"),
         seen.str.extract(rf"^you pick up the {THING} from the {THING}", 2).alias("picked_from"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from mcgpo_data.rules.text import folded, steady
+from mcgpo_data.rules.text import folded, said, steady
 
 
 class GenericRules:
@@ -27,6 +27,6 @@ class GenericRules:
         return steps.with_columns(
             seen.alias("state_0"),
             seen.alias("observation_key"),
-            folded(pl.col("action_text")).alias("action_0"),
+            said(folded(pl.col("action_text"))).alias("action_0"),
             pl.lit("").alias("progress"),
         )

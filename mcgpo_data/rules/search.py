@@ -19,7 +19,7 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import RUN, before, carried, first, known, names, share, trail, working
-from mcgpo_data.rules.text import lowered
+from mcgpo_data.rules.text import lowered, said
 
 VERBS: Final = r"(?:search|retrieve|lookup|finish|answer|wikipedia|google|query|open|find)"
 WORDS: Final = r"[a-z0-9][a-z0-9'-]{2,}"
@@ -33,15 +33,12 @@ IDLE: Final = re.findall(
 
 def canonical_call(text: pl.Expr) -> pl.Expr:
     """`verb[argument]` in lower case, from either notation; other text as it is, in lower case."""
-    tagged = r"(?s)^.*<{0}>(.*?)</{0}>.*$"
-    return (
-        lowered(text)
-        .str.replace(tagged.format("search"), "search[${1}]")
-        .str.replace(tagged.format("answer"), "finish[${1}]")
-        .str.replace(rf"^({VERBS}) ?[\[(] ?['\"]?(.*?)['\"]? ?[\])]\.?$", "${1}[${2}]")
-        .str.replace(r"^answer\[", "finish[")
-        .str.replace(r"\[ (.*?)\]$", "[${1}]")
-        .str.replace(r" \]$", "]")
+    line = lowered(text)
+    verb = line.str.extract(rf"^({VERBS}) ?[\[(]", 1).replace({"answer": "finish"})
+    argument = line.str.extract(r"^[a-z]+ ?[\[(](.*)[\])]\.?$", 1).str.strip_chars(" '\"")
+    query, answer = (line.str.extract(rf"<{tag}>(.*?)</{tag}>", 1).str.strip_chars() for tag in ("search", "answer"))
+    return pl.coalesce(
+        pl.format("search[{}]", query), pl.format("finish[{}]", answer), pl.format("{}[{}]", verb, argument), line
     )
 
 
@@ -62,11 +59,14 @@ class SearchRules:
         work = working(
             steps,
             lowered(pl.col("observation")).alias("seen"),
-            canonical_call(pl.col("action_text")).alias("action"),
+            said(canonical_call(pl.col("action_text"))).alias("action"),
             lowered(pl.col("instruction")).alias("instruction"),
         )
         work = work.with_columns(
-            pl.coalesce("instruction", carried(pl.when(first()).then("seen"))).fill_null("").alias("question"),
+            pl.coalesce("instruction", carried(pl.when(first()).then("seen")))
+            .fill_null("")
+            .str.replace_all("; sees", ", sees", literal=True)
+            .alias("question"),
             pl.col("action").str.extract(rf"^({VERBS})\[", 1).alias("verb"),
         ).with_columns(_content_words("question").alias("wanted"))
         work = _coverage(trail(work, "action", "asked", ordered=True))

@@ -18,7 +18,7 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import before, carried, ever, known, names, share, trail, working
-from mcgpo_data.rules.text import steady
+from mcgpo_data.rules.text import said, steady
 
 PIECES: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+|['\"\\]"
 PROMPT: Final = r"(?s)^\s*(?:```\s*(?:bash|sh|shell|console)?\s*\n)?(?:[$#%>] )?(.*?)(?:```)?[\s;]*$"
@@ -35,8 +35,8 @@ EDITS: Final = (
 TESTS: Final = (
     r"\b(?:pytest|unittest|tox|nox|npm (?:run )?test|go test|cargo test|make (?:test|check)|runtests|ctest|mvn test)\b"
 )
-FAILURES: Final = r"(?i)\b[1-9]\d* (?:failed|errors?|failures?)\b|\bFAILED\b|traceback \(most recent call last\)"
-PASSES: Final = r"(?i)\b[1-9]\d* passed\b|\bOK\b|test result: ok"
+FAILURES: Final = r"(?i-u:\b[1-9]\d* (?:failed|errors?|failures?)\b|\bFAILED\b|traceback \(most recent call last\))"
+PASSES: Final = r"(?i-u:\b[1-9]\d* passed\b|\bOK\b|test result: ok)"
 
 
 def canonical_command(text: pl.Expr) -> pl.Expr:
@@ -52,7 +52,7 @@ def programs(command: pl.Expr) -> pl.Expr:
     part = (
         pl.element()
         .str.strip_chars()
-        .str.replace(r"^(?:sudo |time |env )?(?:\w+=\S* )*", "")
+        .str.replace(r"^(?:(?:sudo|time|env|\w+=\S*) )*", "")
         .str.extract(r"^((?:git|pip3?|npm|docker|apt|apt-get|cargo) [a-z-]+|[^\s<>]+)", 1)
     )
     bare = command.str.replace_all(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", "_").str.replace_all(r"\|\||&&|[;|&\n]+", "\n")
@@ -74,7 +74,7 @@ class ShellRules:
         work = working(
             steps,
             steady(pl.col("observation")).alias("seen"),
-            canonical_command(pl.col("action_text")).alias("action"),
+            said(canonical_command(pl.col("action_text"))).alias("action"),
         )
         work = trail(work, "action", "ran", ordered=True)
         last = before(pl.col("action"))

@@ -21,7 +21,7 @@ import polars as pl
 
 from mcgpo_data.rules.frame import share, working
 from mcgpo_data.rules.sokoban_board import FAR, MOVES, Board, dead_boxes, effect, parse_board, push_distance, reach
-from mcgpo_data.rules.text import lowered, steady
+from mcgpo_data.rules.text import lowered, said, steady
 
 BUCKETS: Final = ((0, "0"), (2, "1-2"), (5, "3-5"), (10, "6-10"), (FAR - 1, "more"))
 
@@ -43,7 +43,7 @@ class SokobanRules:
         """Adds the columns of `rules/base.py` for both rules, and `observation_key`."""
         move = lowered(pl.col("action_text")).str.replace(r"^(?:move|go|push) ", "").str.strip_chars(" .!\"'")
         work = working(
-            steps, pl.col("observation"), steady(pl.col("observation")).alias("seen"), move.alias("move")
+            steps, pl.col("observation"), steady(pl.col("observation")).alias("seen"), said(move).alias("move")
         ).with_row_index("row")
         distinct = work["observation"].unique().drop_nulls()
         boards = {text: board for text in distinct if (board := parse_board(text)) is not None}

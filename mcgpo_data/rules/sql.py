@@ -21,7 +21,7 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import before, ever, known, names, share, trail, working
-from mcgpo_data.rules.text import folded
+from mcgpo_data.rules.text import folded, said
 
 PIECES: Final = (
     r"'(?:[^'\\]|\\.|'')*'"  # text
@@ -77,7 +77,7 @@ class SqlRules:
         work = working(
             steps,
             folded(pl.col("observation")).alias("seen"),
-            canonical_sql(pl.col("action_text")).alias("action"),
+            said(canonical_sql(pl.col("action_text"))).alias("action"),
         )
         work = trail(work, "action", "asked", ordered=False)
         ran, answered = before(pl.col("action")), ~pl.col("seen").fill_null("error").str.contains(FAILED)
@@ -102,7 +102,7 @@ class SqlRules:
                 pl.col("action").alias("action_0"),
                 pl.col("action").alias("action_1"),
                 progress.alias("progress"),
-                pl.when(pl.col("action") != "").then(True).alias("valid"),
+                pl.when(pl.col("action").is_not_null()).then(True).alias("valid"),
                 pl.col("seen").alias("observation_key"),
             )
         )

@@ -19,19 +19,23 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import RUN, after, carried, known, share, working
-from mcgpo_data.rules.text import lowered
+from mcgpo_data.rules.text import lowered, said
 
 MAX_CARRIED: Final = 64
 ROOM: Final = r"-= ([a-z][a-z0-9' -]*?) =-"
-TAKEN: Final = r"\byou (?:pick up|take|grab) (?:the |an? )?(.+?)(?: (?:from|off|out of) (?:the |an? )?.+?)?[.!]"
-LEFT: Final = r"\byou (?:drop|eat|drink|discard) (?:the |an? )?(.+?)(?: (?:on|in|into|onto|to) (?:the |an? )?.+?)?[.!]"
-PLACED: Final = r"\byou (?:put|insert|place) (?:the |an? )?(.+?) (?:on|in|into|onto) (?:the |an? )?.+?[.!]"
+TAKEN: Final = (
+    r"(?-u:\b)you (?:pick up|take|grab) (?:the |an? )?([^;]+?)(?: (?:from|off|out of) (?:the |an? )?.+?)?[.!]"
+)
+LEFT: Final = (
+    r"(?-u:\b)you (?:drop|eat|drink|discard) (?:the |an? )?([^;]+?)(?: (?:on|in|into|onto|to) (?:the |an? )?.+?)?[.!]"
+)
+PLACED: Final = r"(?-u:\b)you (?:put|insert|place) (?:the |an? )?([^;]+?) (?:on|in|into|onto) (?:the |an? )?.+?[.!]"
 POINTS: Final = r"your score has just gone up by (\w+) points?"
 NUMBERS: Final = {"one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "ten": "10"}
 REFUSED: Final = (
-    r"^(?:that's not a verb i recogni[sz]e|i (?:don't|do not|didn't) understand|you can't (?:see|go|do)|you need to"
-    r"|you must|i beg your pardon|no known action|what do you want|you haven't got|you (?:already|don't) have"
-    r"|that's not something|sorry, )"
+    r"^(?:that's not (?:a verb i recogni[sz]e|something)|i (?:don't|do not|didn't) understand|you can't (?:see|go|do)"
+    r"|you need to|you must|i beg your pardon|no known action|unknown action|.{0,4}verb error|what do you want"
+    r"|you haven't got|you (?:already|don't) have|sorry, )"
 )
 LOOKS_LIKE: Final = (
     rf"{ROOM}|your score has just gone up|you (?:pick up|take|drop) the |there is an? .* exit|obvious exits"
@@ -50,14 +54,11 @@ class TextWorldRules:
 
     def apply(self, steps: pl.DataFrame) -> pl.DataFrame:
         """Adds the columns of `rules/base.py` for both rules, `valid` and `observation_key`."""
-        seen = lowered(pl.col("observation"))
+        command = lowered(pl.col("action_text")).str.replace_all(r"(?-u:\b)(?:the|an?) ", "").str.strip_chars(" .")
         work = working(
             steps,
-            seen.alias("seen"),
-            lowered(pl.col("action_text"))
-            .str.replace_all(r"\b(?:the|an?) ", "")
-            .str.strip_chars(" .")
-            .alias("command"),
+            lowered(pl.col("observation")).alias("seen"),
+            said(command).alias("command"),
         )
         seen = pl.col("seen")
         gained = seen.str.extract(POINTS, 1).replace(NUMBERS).cast(pl.Int64, strict=False)

@@ -22,13 +22,16 @@ import orjson
 import polars as pl
 
 from mcgpo_data.rules.frame import RUN, before, known, share, trail, working
-from mcgpo_data.rules.text import folded
+from mcgpo_data.rules.text import folded, said
 
 READS: Final = (
     r"^(?:get|list|search|find|read|view|show|check|query|fetch|describe|look|lookup|count|verify|validate|retrieve|browse"
     r"|calculate|compute|think|help|transfer|is|has|can)(?:_|-|\.|$|[A-Z])"
 )
-FAILED: Final = r"(?i)^\W{0,3}(?:error|exception|traceback|failed|invalid)\b|\"(?:is_)?error\"\s*:\s*(?:true|[\"{1-9])"
+FAILED: Final = (
+    r"(?i)^[^a-z{\"]{0,3}(?:error|exception|traceback|failed|invalid)(?-u:\b)"
+    r"|\"(?:is_)?error\"\s*:\s*(?:true|\"[^\"]|[{1-9])"
+)
 
 
 class ToolRules:
@@ -49,7 +52,7 @@ class ToolRules:
             folded(pl.col("observation")).alias("seen"),
             pl.when(spoken & pl.col("action_text").is_not_null())
             .then(pl.lit("message"))
-            .otherwise(folded(pl.col("action_text")))
+            .otherwise(said(folded(pl.col("action_text"))))
             .alias("action"),
         ).hstack(_calls(steps))
         work = work.with_columns(pl.coalesce("call", "action").alias("action"))

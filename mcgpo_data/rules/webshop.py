@@ -24,7 +24,7 @@ from typing import Final
 import polars as pl
 
 from mcgpo_data.rules.frame import before, carried, known, share, working
-from mcgpo_data.rules.text import lowered
+from mcgpo_data.rules.text import lowered, said
 from mcgpo_data.rules.webshop_page import page_parts, page_tables, page_text, stated_instruction
 
 SLOTS: Final = 8  # options of one item that are followed; real items have up to five
@@ -87,7 +87,7 @@ def _read(steps: pl.DataFrame) -> pl.DataFrame:
         steps,
         page_parts(pl.col("observation")).alias("parts"),
         lowered(pl.col("instruction")).alias("instruction"),
-        lowered(pl.col("action_text")).alias("action"),
+        said(lowered(pl.col("action_text"))).alias("action"),
     )
     work = work.with_columns(
         page_text(pl.col("parts")).alias("page"),
