@@ -19,7 +19,7 @@ from mcgpo_data.readers.mapping_steps import build, from_columns, from_list
 from mcgpo_data.readers.mapping_text import read_text
 from mcgpo_data.readers.mapping_values import Lookup, Table, as_text, follow, get
 from mcgpo_data.readers.mapping_yaml import load_yaml
-from mcgpo_data.readers.messages import digest
+from mcgpo_data.readers.messages import digest, parsed
 
 SHIPPED = resources.files("mcgpo_data.readers") / "mappings"
 TEXT_FIELD = "text"  # of the records that `split` makes
@@ -155,7 +155,8 @@ class MappingReader:
         elif spec.form == "rows":
             logged = from_list(records, spec, row, report)
         else:
-            items = get(records[0], spec.at or ".")
+            items = parsed(get(records[0], spec.at or "."))
+            items = list(items.values()) if isinstance(items, dict) else items
             if not isinstance(items, list):
                 report.skip("no list of steps where the mapping says", row, items)
                 return None

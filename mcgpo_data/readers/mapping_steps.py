@@ -11,6 +11,7 @@ from mcgpo_data.readers.fields import flag
 from mcgpo_data.readers.logfile import finite
 from mcgpo_data.readers.mapping_spec import StepSpec
 from mcgpo_data.readers.mapping_values import as_text, get
+from mcgpo_data.readers.messages import parsed
 from mcgpo_data.readers.role_text import message
 
 Fields = dict[str, Any]  # response, action, observation ..: as logged
@@ -26,7 +27,7 @@ class StoredSteps:
 
 def from_columns(record: object, spec: StepSpec, row: int, report: Report) -> list[Fields] | None:
     """One dict per step from parallel arrays. Unequal lengths: to the shortest, or None (counted), as `spec` says."""
-    columns = {name: get(record, path) for name, path in spec.fields.items()}
+    columns = {name: parsed(get(record, path)) for name, path in spec.fields.items()}
     arrays = {name: column for name, column in columns.items() if isinstance(column, list)}
     if not arrays.keys() & {"action", "response"}:
         report.skip("no array of actions where the mapping says", row)

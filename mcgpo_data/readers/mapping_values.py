@@ -13,7 +13,7 @@ from mcgpo_data.readers.base import Report
 from mcgpo_data.readers.fields import ident
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.mapping_spec import Part, Source, TableSpec
-from mcgpo_data.readers.messages import dump
+from mcgpo_data.readers.messages import dump, parsed
 
 MAX_FIELD = 2**27  # characters of one CSV field
 KEY_COLUMN = "@key"
@@ -22,11 +22,13 @@ KEY_COLUMN = "@key"
 def follow(value: object, path: str) -> Iterator[Any]:
     """All values at a dotted path. `*` is every element, a number an index of a list; `.` is the value itself.
 
-    A key that itself holds dots is found too: the longest key that fits goes first.
+    A key that holds the whole rest of the path, dots and all, goes first. Text that holds JSON is entered as JSON.
     """
     if path in ("", "."):
         yield value
-    elif isinstance(value, dict):
+        return
+    value = parsed(value)
+    if isinstance(value, dict):
         if path in value:
             yield value[path]
             return

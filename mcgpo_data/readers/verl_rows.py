@@ -19,7 +19,7 @@ from mcgpo_data.readers.fields import find_id, number
 from mcgpo_data.readers.logfile import Head, LogFile
 from mcgpo_data.readers.messages import digest
 from mcgpo_data.readers.verl_prompt import parse_prompt
-from mcgpo_data.readers.verl_step import ACTION_MARK, agent_step, rollout_name, settle_scores
+from mcgpo_data.readers.verl_step import ACTION_MARK, agent_step, rollout_name, settle_scores, unite_tasks
 from mcgpo_data.readers.verl_threads import PENALTY, Row, thread_rows
 
 TRAJECTORY_KEYS = ("traj_uid", "traj_id", "trajectory_uid", "trajectory_id")
@@ -49,6 +49,7 @@ class StepRowReader:
         for items in nameless.values():
             rollouts += [_rollout(chain, trusted=True, report=report) for chain in thread_rows(items, report)]
         settle_scores(rollouts)
+        unite_tasks(rollouts)
         yield from rollouts
 
 

@@ -8,6 +8,7 @@ counts. A response without one is an invalid action: these environments refuse i
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from typing import Any
 
 from mcgpo_data.readers.base import Rollout, Step
@@ -100,6 +101,21 @@ def rollout_name(given: object, version: object, content: object) -> str | None:
     """A rollout id that is unique over files: short ones are row numbers, and qualified by version and content."""
     name = ident(given)
     return name if name is None or len(name) >= 16 else f"{name}@{version}#{digest(content)}"
+
+
+def unite_tasks(rollouts: list[Rollout]) -> None:
+    """Gives all rollouts of an explicit group the task id that most of them have.
+
+    A rollout whose first step was not dumped cannot be told by its first observation, and a group is of one task.
+    """
+    groups: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        if rollout.group_source == "explicit" and rollout.group_id is not None:
+            groups[rollout.group_id].append(rollout)
+    for members in groups.values():
+        counts = Counter(rollout.task_id for rollout in members)
+        for rollout in members:
+            rollout.task_id = min(counts, key=lambda task: (-counts[task], task))
 
 
 def settle_scores(rollouts: list[Rollout]) -> None:

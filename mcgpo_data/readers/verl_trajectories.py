@@ -27,7 +27,7 @@ from mcgpo_data.readers.logfile import Head, LogFile, finite
 from mcgpo_data.readers.messages import digest
 from mcgpo_data.readers.text_cluster import MAX_TEXTS, cluster, profile
 from mcgpo_data.readers.verl_prompt import Prompt
-from mcgpo_data.readers.verl_step import agent_step, is_tagged, pick, rollout_name, settle_scores, truth
+from mcgpo_data.readers.verl_step import agent_step, is_tagged, pick, rollout_name, settle_scores, truth, unite_tasks
 
 ID_KEYS = ("trajectory_uid", "traj_uid", "traj_id", "trajectory_id")
 GROUP_KEYS = ("uid", "group_uid", "group_id")
@@ -59,6 +59,7 @@ class TrajectoryReader:
         """All trajectories, in file order except that those whose group has to be inferred come last."""
         drafts = [rollout for where, record in log.records(report) for rollout in self._record(record, where, report)]
         settle_scores(drafts)
+        unite_tasks(drafts)
         yield from (r for r in drafts if r.group_id is not None)
         yield from _grouped_by_text([r for r in drafts if r.group_id is None], report)
 

@@ -236,10 +236,12 @@ def test_a_mapping_that_is_no_text_is_refused(tmp_path: Path):
         ("none", [None]),
         ("missing.x", []),
         ("a.b.c", []),
+        ("json.x.0", [8]),
     ],
 )
 def test_paths(path, expected):
     value = {"a": {"b": 1, "c": 2}, "list": [{"x": 5}, {"x": 6}], "dotted.key": 7, "none": None}
+    value["json"] = '{"x": [8]}'
     assert list(follow(value, path)) == expected
 
 
@@ -407,6 +409,12 @@ def test_arrays_of_unequal_length(run, unequal, count):
     assert [len(r.steps) for r in rollouts] == [count] * bool(count)
     told = report.warnings if count else report.skipped
     assert any("unequal length" in reason for reason in told)
+
+
+@pytest.mark.parametrize("form", [json.dumps, lambda steps: {f"Turn {i}": step for i, step in enumerate(steps)}])
+def test_steps_in_a_json_string_or_in_an_object_by_turn(run, form):
+    (rollout,), _ = run(LIST, [{"t": 1, "turns": form(turns(("o1", "a1"), ("o2", "a2")))}])
+    assert [s.action_text for s in rollout.steps] == ["a1", "a2"]
 
 
 def test_objects_keyed_by_row_and_wrapped_ones(run):

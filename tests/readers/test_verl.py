@@ -297,6 +297,13 @@ def test_observation_and_offered_actions_come_from_the_prompt(read):
     assert rollout.instruction == "a pen"
 
 
+def test_a_rollout_without_its_first_row_stays_in_its_group_and_task(read):
+    whole = [rows("a pen", turns, 0.0, traj_uid=f"t{i}", uid="g") for i, turns in enumerate([WIN, LOSS, LOSS])]
+    rollouts, _ = read(STEP_ROWS, [*whole[0], *whole[1], *whole[2][1:]])
+    assert [len(r.steps) for r in rollouts] == [2, 3, 2]
+    assert len({(r.task_id, r.group_id) for r in rollouts}) == 1
+
+
 def test_rows_with_ids_but_without_step_numbers_are_not_trusted_in_order(read):
     log = [{"input": f"see {i}", "output": "<action>a</action>", "score": 1.0, "step": 1, "traj_uid": "t" * 16}
            for i in range(2)]  # fmt: skip
