@@ -73,13 +73,13 @@ def make_rows(
 
 def pair_input(rows: Sequence[Row]) -> PairInput:
     """Tables of the SQL builder, in the order of `rows`."""
-    sequences: dict[tuple[str, str], list[tuple[int, str | None]]] = {}
+    sequences: dict[tuple[str, str], dict[int, str | None]] = {}
     rollouts: dict[tuple[str, str], Row] = {}
     for row in rows:
         rollouts[row["group_id"], row["rollout_id"]] = row
         if row["rule"] == 0:
             action = row["action"] if row["valid"] else None
-            sequences.setdefault((row["group_id"], row["rollout_id"]), []).append((row["step"], action))
+            sequences.setdefault((row["group_id"], row["rollout_id"]), {})[row["step"]] = action
     decisions = [
         {
             "rule": row["rule"],
@@ -97,7 +97,7 @@ def pair_input(rows: Sequence[Row]) -> PairInput:
             "rollout_id": rollout,
             "unit_id": group,
             "unit_key": key(group),
-            "sequence_key": key(sorted(sequences[group, rollout], key=lambda step: step[0])),
+            "sequence_key": key(sorted(sequences[group, rollout].items())),
             "stratum": key(row.get("version")),
             "outcome": None if row["outcome"] is None else round(row["outcome"] * SCALE),
         }

@@ -1,5 +1,5 @@
 -- Folds: within a unit, distinct action sequences are ranked by the smallest sha256(seed || rollout_id) among their rollouts.
--- Reads rollouts_in. Writes rollouts: one row per rollout, with its fold, its outcome in units of 1e-9, and numbers that stand for
+-- A rollout given twice counts once. Reads rollouts_in. Writes rollouts: one row per rollout, with its fold, its outcome in units of 1e-9, and numbers that stand for
 -- the text order of units and of rollouts (as in "rollout:step").
 CREATE TEMP TABLE rollouts AS
 SELECT row_number() OVER (ORDER BY rollout_id || ':')::INTEGER AS rollout, dense_rank() OVER (ORDER BY unit_id)::INTEGER AS unit,
@@ -7,5 +7,5 @@ SELECT row_number() OVER (ORDER BY rollout_id || ':')::INTEGER AS rollout, dense
        ((dense_rank() OVER (PARTITION BY unit_key ORDER BY digest) - 1) % getvariable('folds'))::TINYINT AS fold
 FROM (
     SELECT *, min(sha256(getvariable('seed') || rollout_id)) OVER (PARTITION BY unit_key, sequence_key) AS digest
-    FROM rollouts_in
+    FROM (SELECT DISTINCT * FROM rollouts_in)
 );
