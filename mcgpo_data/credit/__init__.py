@@ -49,8 +49,8 @@ class CreditTable:
         estimator: what was computed.
         options: with which options.
         columns: one array per column, in the row order that the batch was made from: `episode_advantage`,
-            `step_advantage`, `advantage` (float64, finite; 0 for rollouts without an outcome), `scored` (bool), then
-            what explains them.
+            `step_advantage`, `advantage` (float64, finite; 0 for rollouts without an outcome), `scored`, `valid`
+            (bool), then what explains them.
     """
 
     estimator: str
@@ -107,7 +107,7 @@ def estimate(batch: StepBatch, estimator: str, *, preset: str | None = None, **o
     if rows is not None:
         columns = {name: _spread(column, rows, len(batch)) for name, column in columns.items()}
     lead = {name: columns.pop(name) for name in ("episode_advantage", "step_advantage", "advantage")}
-    columns = {**lead, "scored": np.repeat(batch.scored, batch.length), **columns}
+    columns = {**lead, "scored": np.repeat(batch.scored, batch.length), "valid": batch.valid, **columns}
     return CreditTable(estimator, chosen, {name: batch.as_given(column) for name, column in columns.items()})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -38,11 +39,11 @@ def from_columns(
         state: key of the state before the action, integer or string; missing (null, masked) where unknown.
         action: key of the action, integer or string.
         next_state: key of the state after the action; used at the last step of each rollout, checked at the others.
-        reward: immediate reward. Default: `score` at the last step of the rollout, else 0.
-        score: episode score, equal on all rows of a rollout; NaN: unscored. Default: `success_reward` where it
-            succeeded, else 0; without `success`, the sum of the rewards.
+        reward: immediate reward; NaN: not logged, its rollout is unscored. Default: `score` at the last step, else 0.
+        score: episode score, equal on all rows of a rollout; NaN: unscored. Default: the sum of the rewards; without
+            `reward`, `success_reward` where it succeeded, else 0.
         success: whether the rollout solved its task, equal on all its rows; NaN: unscored. Default: score > 0.
-        valid: whether the action was valid. Default: all were.
+        valid: whether the action was valid; missing counts as valid. Default: all were.
         truncated: whether a limit cut the rollout here. Default: nowhere.
         success_reward: score of a solved task where none is given.
 
@@ -55,72 +56,99 @@ def from_columns(
         >>> batch = from_columns([0, 0], ["a", "b"], [0, 0], success=[True, False])
     """
     groups, order, start = _sorted(group, rollout, step)
-    n = len(groups)
-
-    def rows(values: Any, name: str) -> Any:
-        if len(values) != n:
-            raise UsageError(f"{name} has {len(values)} rows, step has {n}; give one value per step.")
-        return values if order is None else _taken(values, order)
-
-    def numbers(values: Any, name: str) -> Floats:
-        array = np.asarray(rows(values, name), np.float64)
-        if not (np.abs(array[~np.isnan(array)]) <= LARGEST).all():
-            raise DataError(f"{name}: numbers must be finite and at most {LARGEST:g} in size.")
-        return array
-
-    def per_rollout(values: Any, name: str) -> Floats:
-        array = numbers(values, name)
-        first = array[start]
-        if not np.array_equal(array, np.repeat(first, lengths), equal_nan=True):
-            raise DataError(f"{name} differs between the steps of a rollout; it is one number per rollout.")
-        return first
-
+    given = _Given(order, start, len(groups))
     if reward is None and score is None and success is None:
         raise UsageError("No outcome: give success, score or reward.")
-    lengths = np.diff(start, append=n)
-    won = None if success is None else per_rollout(success, "success")
-    earned = None if reward is None else numbers(reward, "reward")
-    if earned is not None and np.isnan(earned).any():
-        raise DataError("reward: a step has none; leave the column out, or give 0 where nothing was earned.")
-    if score is not None:
-        total = per_rollout(score, "score")
-    elif won is not None:
-        total = success_reward * won
-    else:
-        total = np.bincount(np.repeat(np.arange(len(start)), lengths), earned, len(start)).astype(np.float64)
-    won = np.where(np.isnan(total), np.nan, total > 0) if won is None else won
-    scored = ~(np.isnan(total) | np.isnan(won))
-    total = np.where(scored, total, 0.0)
-    if earned is None:
-        earned = np.zeros(n, np.float64)
-        earned[start + lengths - 1] = total
-    states, final = _states(rows, state, next_state, start + lengths - 1)
+    score_of, won, earned = _outcomes(given, reward, score, success, success_reward)
+    scored = ~(np.isnan(score_of) | np.isnan(won) | given.any(np.isnan(earned)))
+    states, final = _states(given, state, next_state)
     return StepBatch(
         group_of=groups[start],
         start=start,
-        score=total,
+        score=np.where(scored, score_of, 0.0),
         success=scored & (won != 0),
         scored=scored,
-        truncated=_any_of(truncated, rows, start, n),
+        truncated=given.any(given.flags(truncated, "truncated", missing=False)),
         final_state=final,
-        reward=earned,
-        valid=np.ones(n, bool) if valid is None else np.asarray(rows(valid, "valid"), bool),
+        reward=np.where(np.isnan(earned), 0.0, earned),
+        valid=given.flags(valid, "valid", missing=True),
         states=states,
-        actions=None if action is None else apart(opaque(rows(action, "action"), name="action")[0]),
+        actions=None if action is None else apart(opaque(given.rows(action, "action"), name="action")[0]),
         order=order,
     )
 
 
-def _taken(values: Any, order: Ints) -> Any:
-    if isinstance(values, np.ndarray) or not hasattr(values, "take"):
-        return np.asanyarray(values, object if isinstance(values, list | tuple) else None)[order]
-    return values.take(order)
+@dataclass(frozen=True)
+class _Given:
+    """How given columns are brought into canonical order and checked."""
+
+    order: Ints | None
+    start: Ints
+    n: int
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.start, append=self.n)
+
+    @property
+    def rollout(self) -> Ints:
+        return np.repeat(np.arange(len(self.start)), self.lengths)
+
+    def rows(self, values: Any, name: str) -> Any:
+        if len(values) != self.n:
+            raise UsageError(f"{name} has {len(values)} rows, step has {self.n}; give one value per step.")
+        if self.order is None:
+            return values
+        if isinstance(values, list | tuple):
+            return [values[row] for row in self.order.tolist()]
+        return values[self.order] if isinstance(values, np.ndarray) else values.take(self.order)
+
+    def numbers(self, values: Any, name: str) -> Floats:
+        """As float64, NaN where missing."""
+        try:
+            array = np.asarray(self.rows(values, name), np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{name}: must be numbers, or missing ({error}).") from error
+        if not (np.isnan(array) | (np.abs(array) <= LARGEST)).all():
+            raise DataError(f"{name}: numbers must be finite and at most {LARGEST:g} in size.")
+        return array
+
+    def per_rollout(self, values: Any, name: str) -> Floats:
+        array = self.numbers(values, name)
+        first = array[self.start]
+        if not np.array_equal(array, first[self.rollout], equal_nan=True):
+            raise DataError(f"{name} differs between the steps of a rollout; it is one number per rollout.")
+        return first
+
+    def flags(self, values: Any, name: str, *, missing: bool) -> Bools:
+        if values is None:
+            return np.full(self.n, missing)
+        array = self.numbers(values, name)
+        return np.where(np.isnan(array), missing, array != 0)
+
+    def any(self, flags: Bools) -> Bools:
+        """Whether a flag is set at some step of each rollout."""
+        return np.bincount(self.rollout, flags, len(self.start)) > 0
 
 
-def _any_of(flags: Any, rows: Any, start: Ints, n: int) -> Bools:
-    if flags is None or not n:
-        return np.zeros(len(start), bool)
-    return np.logical_or.reduceat(np.asarray(rows(flags, "truncated"), bool), start)
+def _outcomes(
+    given: _Given, reward: Any, score: Any, success: Any, success_reward: float
+) -> tuple[Floats, Floats, Floats]:
+    """(score of each rollout, 1 where it succeeded, reward of each step); NaN where unknown."""
+    earned = None if reward is None else given.numbers(reward, "reward")
+    won = None if success is None else given.per_rollout(success, "success")
+    if score is not None:
+        total = given.per_rollout(score, "score")
+    elif earned is not None:
+        total = np.bincount(given.rollout, earned, len(given.start)).astype(np.float64)
+    else:
+        total = success_reward * np.asarray(won, np.float64)
+    if won is None:
+        won = np.where(np.isnan(total), np.nan, total > 0)
+    if earned is None:
+        earned = np.zeros(given.n)
+        earned[given.start + given.lengths - 1] = total
+    return total, won, earned
 
 
 def _sorted(group: Any, rollout: Any, step: Any) -> tuple[Ints, Ints | None, Ints]:
@@ -152,13 +180,14 @@ def _sorted(group: Any, rollout: Any, step: Any) -> tuple[Ints, Ints | None, Int
     return groups, order, start
 
 
-def _states(rows: Any, state: Any, next_state: Any, last: Ints) -> tuple[Ints | None, Ints]:
+def _states(given: _Given, state: Any, next_state: Any) -> tuple[Ints | None, Ints]:
     """(code of the state before each step, code of the state after the last step of each rollout or -1)."""
+    last = given.start + given.lengths - 1
     if state is None:
         return None, np.full(len(last), -1)
     if next_state is None:
-        return apart(opaque(rows(state, "state"), name="state")[0]), np.full(len(last), -1)
-    states, after = opaque(rows(state, "state"), rows(next_state, "next_state"), name="state")
+        return apart(opaque(given.rows(state, "state"), name="state")[0]), np.full(len(last), -1)
+    states, after = opaque(given.rows(state, "state"), given.rows(next_state, "next_state"), name="state")
     both = (after[:-1] >= 0) & (states[1:] >= 0)
     both[last[:-1]] = False
     broken = np.flatnonzero(both & (after[:-1] != states[1:]))
