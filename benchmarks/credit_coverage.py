@@ -2,10 +2,10 @@
 
     python benchmarks/credit_coverage.py FOLDER
 
-reads rollouts.jsonl.gz in FOLDER/env_alfworld and FOLDER/env_webshop. A group is the rollouts of one task by one policy.
-Anchors: `observation`, the last text that was seen, whole; `exact` and `coarse`, the state summaries of the task rules.
-AUC is the probability that a step on which the expert acted has a larger step advantage than one on which a random
-action was drawn, among steps with a signal: 0.5 says nothing. (A random action may be as good as the expert's, so that
+reads rollouts.jsonl.gz in FOLDER/env_alfworld and FOLDER/env_webshop. A group is the rollouts of one task by one
+policy. Anchors: `observation`, the last text that was seen, whole; `exact` and `coarse`, the state summaries of the
+task rules. AUC is the probability that a step on which the expert acted has a larger step advantage than one on which a
+random action was drawn, among steps with a signal: 0.5 says nothing. (A random action may be as good as the expert's:
 1 is out of reach.)
 """
 
@@ -37,7 +37,7 @@ ANCHORS = {
 
 
 def read(path: Path, family: str) -> pl.DataFrame:
-    """Steps of a log with states and actions of its task rules; the last row of a rollout is what was seen at the end."""
+    """Steps of a log with states and actions of its task rules; the last row of each is what was seen at the end."""
     with gzip.open(path, "rb") as lines:
         steps = [orjson.loads(line) for line in lines]
     rows = []
