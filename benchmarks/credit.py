@@ -2,8 +2,8 @@
 
 scan        CPU of the estimator over Parquet buckets, in units of a checksum scan of the same columns (limit 60)
 loops       CPU of dict loops over the same steps, in units of ours (at least 4)
-distances   CPU of our distances, in units of SciPy's breadth-first search on the block-diagonal graph, each from the list
-            of edges (at most 1.5)
+distances   CPU of our distances, in units of SciPy's breadth-first search on the block-diagonal graph, both from
+            the edges on (at most 1.5)
 memory      peak of the worker that goes through all buckets (at most 600 MB)
 batch       a training batch of 20,000 rows: time of per-row return loops, each a scan of the batch, in units of ours
             (at least 20), and the time to import and run the first estimator in a process that has NumPy (under 50 ms)
@@ -141,7 +141,7 @@ def normalised(buckets: dict[Any, list[int]], values: list[float]) -> list[float
 
 
 def loops(rows: dict[str, list[Any]], estimator: str, omega: float = 0.1) -> list[float]:
-    """GiGPO or GraphGPO over sorted rows as most people write them: dicts of lists. Options of `verl-agent:alfworld`."""
+    """GiGPO or GraphGPO with options of `verl-agent:alfworld` over sorted rows, as most write them: dicts of lists."""
     n = len(rows["group"])
     groups, anchors, rollouts = defaultdict(list), defaultdict(list), defaultdict(list)
     for row, (group, rollout, state) in enumerate(zip(rows["group"], rows["rollout"], rows["state"], strict=True)):
@@ -289,7 +289,7 @@ def main() -> None:
         slow, theirs = best(loops, lists, estimator, tries=1)
         worst = float(np.abs(np.array(theirs) - columns["advantage"]).max())
         print(
-            f"loops      {estimator:9} {slow / ours:6.1f} x ({table.num_rows:,} steps), at least 4; differ by {worst:.0e}"
+            f"loops      {estimator:9} {slow / ours:6.1f} x ({table.num_rows:,} steps), at least 4; off by {worst:.0e}"
         )
 
     graph = state_graph(to_batch(table))
@@ -305,7 +305,7 @@ def main() -> None:
     assert np.allclose(got, columns["return"])
     start = min((in_worker("start") for _ in range(3)), key=lambda result: result["first_ms"])
     print(
-        f"batch      {seconds / ours:16.1f} x ({len(batch):,} rows, whole estimator against returns alone), at least 20; "
+        f"batch      {seconds / ours:16.1f} x ({len(batch):,} rows, an estimator against returns), at least 20; "
         f"start-up {start['first_ms']:.0f} ms, limit 50; again {start['again_ms']:.1f} ms"
     )
 
