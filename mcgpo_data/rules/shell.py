@@ -22,11 +22,11 @@ from mcgpo_data.rules.text import said, steady
 
 PIECES: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+|['\"\\]"
 PROMPT: Final = r"(?s)^\s*(?:```\s*(?:bash|sh|shell|console)?\s*\n)?(?:[$#%>] )?(.*?)(?:```)?[\s;]*$"
-PROGRAMS: Final = (
-    r"^(?:ls|cd|cat|grep|egrep|find|sed|awk|echo|pwd|mkdir|rm|mv|cp|touch|chmod|head|tail|wc|sort|uniq|cut|tr|tar|git|pip|pip3"
-    r"|python|python3|pytest|make|npm|node|docker|curl|wget|vim?|nano|diff|du|df|ps|kill|which|whoami|export|source|bash|sh"
-    r"|apt|apt-get|sudo|ssh|xargs|tee|man|stat|file|md5sum|open|edit|create|goto|search_file|search_dir|find_file|submit"
-    r"|str_replace_editor|scroll_down|scroll_up)\b"
+PROGRAMS: Final = (  # of a kind that are no verbs of plain English
+    r"^(?:ls|cd|cat|e?grep|sed|awk|echo|pwd|mkdir|rmdir|rm|mv|cp|chmod|tail|wc|uniq|tr|tar|git|pip3?|python3?"
+    r"|pytest|npm|node|docker|curl|wget|vim?|nano|du|df|ps|whoami|export|bash|sh|apt|apt-get|sudo|ssh|xargs|tee"
+    r"|md5sum|find [./~-]\S*|head -\S*|search_file|search_dir|find_file|str_replace_editor|scroll_down"
+    r"|scroll_up)(?:[\s;|]|$)"
 )
 EDITS: Final = (
     r"(?:^|[\s;|&])(?:edit|create|insert|str_replace_editor (?:create|str_replace|insert)|sed -i|tee|patch"
