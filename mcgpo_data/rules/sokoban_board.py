@@ -76,11 +76,12 @@ def parse_board(text: str) -> Board | None:
     cells = {(r, c): names.get(ch, "#") for r, line in enumerate(found) for c, ch in enumerate(line)}
     players = [cell for cell, kind in cells.items() if kind in "PS"]
     boxes = frozenset(cell for cell, kind in cells.items() if kind in "X√")
-    if len(players) != 1 or len(cells) > MAX_CELLS or len(boxes) > MAX_BOXES:
+    targets = frozenset(cell for cell, kind in cells.items() if kind in "O√S")
+    if len(players) != 1 or len(cells) > MAX_CELLS or max(len(boxes), len(targets)) > MAX_BOXES:
         return None
     return Board(
         floor=frozenset(cell for cell, kind in cells.items() if kind != "#"),
-        targets=frozenset(cell for cell, kind in cells.items() if kind in "O√S"),
+        targets=targets,
         boxes=boxes,
         player=players[0],
         size=(len(found), max(map(len, found))),

@@ -144,3 +144,9 @@ def test_columns_of_the_rules(frame: Frame) -> None:
     assert out["action_0"].to_list() == ["up", "left", "look"]
     assert out["action_1"].to_list() == ["push (2,2) up", "walk", "look"]
     assert out["progress"].to_list() == ["home=0/1,dead=0,pushes=1-2", "home=0/1,dead=1,pushes=never", ""]
+
+
+def test_a_board_beyond_the_size_limits_is_compared_as_text(frame: Frame) -> None:
+    wide = "\n".join(["#" * 40, "#PX" + "O" * 36 + "#", "#" * 40])
+    assert parse_board(wide) is None
+    assert SokobanRules().apply(frame([(wide, "right")]))["state_1"].to_list() == [wide.replace("\n", " ")]
