@@ -4,8 +4,9 @@ exact state: last observation and the set of statements run so far: the database
 knows is what it has asked. coarse state: last observation alone. Measured on four InterCode policies, both give
 contexts beyond the first.
 
-Action, under both rules: the statement with case and whitespace folded outside quotes, without a trailing
-semicolon, code fence or backticks, and with 'single' quotes for "double" ones. Nothing is reordered or renamed.
+exact action: the statement with case and whitespace folded outside quotes, without a trailing semicolon, code fence
+or backticks, and with 'single' quotes for "double" ones; nothing is reordered or renamed. coarse action: its first
+word and the tables it names (`select country, city`).
 
 Progress: `tables` were listed, `columns` of a table were described, `rows` were returned by a SELECT; the coarse
 rule has the same.
@@ -62,6 +63,13 @@ def canonical_sql(text: pl.Expr) -> pl.Expr:
     return bare.str.extract_all(PIECES).list.eval(folded_piece).list.join("").str.strip_chars(" ;")
 
 
+def kind_and_tables(statement: pl.Expr) -> pl.Expr:
+    """The first word of a canonical statement (two for `show ..`), and the tables it names in alphabetical order."""
+    named = statement.str.extract_all(r"(?-u:\b)(?:from|join|into|update|describe|desc) [a-z0-9_.]+")
+    tables = named.list.eval(pl.element().str.split(" ").list.last()).list.unique().list.sort().list.join(", ")
+    return pl.format("{} {}", statement.str.extract(r"^(show [a-z]+|\S+)", 1), tables).str.strip_chars_end()
+
+
 class SqlRules:
     """Last result and statements so far."""
 
@@ -100,7 +108,7 @@ class SqlRules:
                 ),
                 pl.col("seen").alias("state_1"),
                 pl.col("action").alias("action_0"),
-                pl.col("action").alias("action_1"),
+                kind_and_tables(pl.col("action")).alias("action_1"),
                 progress.alias("progress"),
                 pl.when(pl.col("action").is_not_null()).then(True).alias("valid"),
                 pl.col("seen").alias("observation_key"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from mcgpo_data.rules.sql import SqlRules, canonical_sql
+from mcgpo_data.rules.sql import SqlRules, canonical_sql, kind_and_tables
 
 Frame = Callable[..., pl.DataFrame]
 
@@ -50,6 +50,20 @@ def test_different_statements_stay_different(one: str, other: str) -> None:
 
 def test_unbalanced_quotes_are_kept_as_they_are() -> None:
     assert canonical("select 'abc") == "select 'abc"
+
+
+@pytest.mark.parametrize(
+    "statement,kind",
+    [
+        ("SHOW TABLES", "show tables"),
+        ("SHOW COLUMNS FROM t", "show columns t"),
+        ("desc T", "desc t"),
+        ("SELECT a FROM u JOIN b ON u.x = b.x WHERE c IN (SELECT c FROM u)", "select b, u"),
+        ("submit", "submit"),
+    ],
+)
+def test_coarse_actions_are_the_kind_of_statement_and_its_tables(statement: str, kind: str) -> None:
+    assert pl.select(kind_and_tables(canonical_sql(pl.lit(statement)))).item() == kind
 
 
 def test_exact_states_hold_the_set_of_statements_so_far(frame: Frame) -> None:
