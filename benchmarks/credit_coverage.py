@@ -5,7 +5,7 @@
 reads rollouts.jsonl.gz in FOLDER/env_alfworld and FOLDER/env_webshop. A group is the rollouts of one task by one
 policy. Anchors: `observation`, the last text that was seen, whole; `exact` and `coarse`, the state summaries of the
 task rules. AUC is the probability that a step on which the expert acted has a larger step advantage than one on which
-a random action was drawn, among steps with a signal: 0.5 says nothing. (A random action may be as good as the expert's:
+a random one was drawn, among steps with a signal: 0.5 says nothing. (A random action may be as good as the expert's:
 1 is out of reach.)
 """
 

@@ -154,7 +154,7 @@ def _outcomes(
 def _sorted(group: Any, rollout: Any, step: Any) -> tuple[Ints, Ints | None, Ints]:
     """(group code per row, the order that sorts the rows or None, first row of each rollout)."""
     (groups, _), (rollouts, ids) = ranked(group, "group"), ranked(rollout, "rollout")
-    steps = np.asarray(step).astype(np.int64)
+    steps = _steps(step)
     if not len(groups) == len(rollouts) == len(steps):
         raise UsageError(f"group, rollout and step have {len(groups)}, {len(rollouts)} and {len(steps)} rows.")
     home = np.zeros(len(ids), np.int64)
@@ -178,6 +178,18 @@ def _sorted(group: Any, rollout: Any, step: Any) -> tuple[Ints, Ints | None, Int
             "give every step once, numbered without gaps."
         )
     return groups, order, start
+
+
+def _steps(step: Any) -> Ints:
+    given = np.asarray(step)
+    try:
+        with np.errstate(invalid="ignore"):
+            steps = given.astype(np.int64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"step: must be integers ({error}).") from error
+    if (steps != given).any() or steps.min(initial=0) < -(2**31) or steps.max(initial=0) >= 2**31:
+        raise DataError("step: must be integers of 32 bits.")
+    return steps
 
 
 def _states(given: _Given, state: Any, next_state: Any) -> tuple[Ints | None, Ints]:

@@ -193,8 +193,6 @@ def _correlation(a: Floats, b: Floats) -> float | None:
 
 def _ranks(values: Floats) -> Floats:
     """Ranks from 1, equal values sharing the mean of theirs; values within rounding of 0 are equal."""
-    _, code, count = np.unique(
-        np.where(np.abs(values) > SILENT, values, 0.0), return_inverse=True, return_counts=True
-    )
+    _, code, count = np.unique(np.where(np.abs(values) > SILENT, values, 0.0), return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     return (last - (count - 1) / 2)[code]

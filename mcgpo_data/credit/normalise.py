@@ -2,8 +2,8 @@
 
 Sums run over the rows in canonical order with `numpy.bincount`, which adds one after another: no sum depends on
 other keys. Values are first shifted by the first value of their key, so that a key whose values are all equal has
-deviations of exactly 0 (a plain mean of three times 9.025 is not 9.025 in floating point, and would leave a residue
-where there is no signal). Cost: O(rows).
+deviations of exactly 0 (the plain mean of six times 8.57375 is not 8.57375 in floating point, and would leave a
+residue where there is no signal). Cost: O(rows).
 """
 
 from __future__ import annotations
