@@ -78,7 +78,7 @@ def resolve(estimator: str, preset: str | None = None, options: Mapping[str, Any
             raise nearest("preset", preset, PRESETS)
         if estimator not in PRESETS[preset]:
             known = ", ".join(PRESETS[preset])
-            raise UsageError(f"Preset {preset} has no {estimator}: no code of it was published. It has: {known}.")
+            raise UsageError(f"Preset {preset} has no {estimator}: no such run was published. It has: {known}.")
         values.update(PRESETS[preset][estimator])
     kind: type[Options] = getattr(_module(estimator), ESTIMATORS[estimator])
     return make_options(kind, {**values, **(options or {})})

@@ -69,7 +69,7 @@ def test_options_that_cannot_be_are_refused_by_name(estimator: str, options: dic
 def test_an_unknown_preset_and_one_without_the_estimator_are_refused() -> None:
     with pytest.raises(UsageError, match="Did you mean verl-agent:webshop"):
         resolve("gigpo", "verl-agent:web-shop")
-    with pytest.raises(UsageError, match="no code of it was published"):
+    with pytest.raises(UsageError, match="no such run was published"):
         resolve("crbc", "verl-agent:webshop")
 
 
