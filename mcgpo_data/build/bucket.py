@@ -149,28 +149,35 @@ def pair_bucket(decisions: pa.Table, rollouts: pl.DataFrame, job: BucketJob, res
     pairs = pairs.append_column("builder_version", pa.array([__version__] * pairs.num_rows, pa.string()))
     for row in con.sql(statement("funnel")).to_arrow_table().to_pylist():
         result.rules.setdefault(row.pop("rule"), Counter()).update({name: int(n) for name, n in row.items()})
-    unit = pl.Series("unit", data.rollouts["unit_id"])
-    outcomes = rollouts.with_columns(unit).group_by("unit").agg(
-        n=pl.len(), low=pl.col("evidence_outcome").min(), high=pl.col("evidence_outcome").max()
-    )
-    paired = pl.DataFrame(pairs.select(["task_id", "group_id"]))
-    result.counts.update(
-        rollouts=len(rollouts),
-        graded_rollouts=rollouts["evidence_outcome"].count(),
-        steps=int(rollouts["num_steps"].sum()),
-        tasks=rollouts["task_id"].n_unique(),
-        groups=len(outcomes),
-        groups_mixed=int((outcomes["low"] < outcomes["high"]).sum()),
-        groups_too_small=int((outcomes["n"] < 4).sum()),
-        pairs=pairs.num_rows,
-        tasks_with_pairs=paired["task_id"].n_unique(),
-        untrusted_order=int(rollouts["order_trusted"].not_().sum()),
-    )
+    result.counts.update(bucket_counts(rollouts.with_columns(pl.Series("unit", data.rollouts["unit_id"])), pairs))
     for source in ("group_source", "terminal_status", "source_format"):
         for value, count in rollouts.group_by(source).len().iter_rows():
             result.counts[f"{source}:{value}"] += count
     con.close()
     return pairs
+
+
+def bucket_counts(rollouts: pl.DataFrame, pairs: pa.Table) -> dict[str, int]:
+    """Counts of one bucket for the funnel.
+
+    Args:
+        rollouts: columns unit (what contexts are matched in), task_id, evidence_outcome, num_steps, order_trusted.
+    """
+    outcomes = rollouts.group_by("unit").agg(
+        n=pl.len(), low=pl.col("evidence_outcome").min(), high=pl.col("evidence_outcome").max()
+    )
+    return {
+        "rollouts": len(rollouts),
+        "graded_rollouts": rollouts["evidence_outcome"].count(),
+        "steps": int(rollouts["num_steps"].sum()),
+        "tasks": rollouts["task_id"].n_unique(),
+        "groups": len(outcomes),
+        "groups_mixed": int((outcomes["low"] < outcomes["high"]).sum()),
+        "groups_too_small": int((outcomes["n"] < 4).sum()),
+        "pairs": pairs.num_rows,
+        "tasks_with_pairs": pl.Series(pairs["task_id"]).n_unique() if pairs.num_rows else 0,
+        "untrusted_order": int(rollouts["order_trusted"].not_().sum()),
+    }
 
 
 def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFrame, pairs: pa.Table) -> None:
