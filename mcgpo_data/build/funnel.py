@@ -93,9 +93,8 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
     if not counts["graded_rollouts"]:
         return ["No rollout has a graded outcome. Name the field that holds it with --mapping, or choose --outcome score|return."]
     if counts["groups_too_small"] == groups and config.orientation == "opposite-fold":
-        more = ""
-        if config.scope == "group" and counts["tasks"] < groups:
-            more = " --scope task puts all groups of a task together;"
+        several = config.scope == "group" and counts["tasks"] < groups
+        more = " --scope task, which puts all groups of a task together, would help here;" if several else ""
         out.append(
             f"Every {'group' if config.scope == 'group' else 'task'} has fewer than 4 rollouts. A pair needs two actions, each seen "
             f"both in the fold of the candidates and in the folds that judge, hence at least 4 rollouts (K = {config.folds});"
@@ -112,7 +111,7 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
             "No context was seen with two actions and different outcomes. A coarser state may match more: try --rules for your task "
             "family, --representation progress or state, or rules of your own (docs/rules.md)."
         )
-    elif not counts["pairs"] and counts["groups_mixed"]:
+    elif not counts["pairs"] and counts["groups_mixed"] and counts["groups_too_small"] < groups:
         out.append(
             f"{informative:,} contexts are informative, but in none of them both actions have evidence in the folds that judge. "
             "More rollouts per task help most; --folds 4 leaves more folds to judge."

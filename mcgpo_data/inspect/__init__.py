@@ -1,0 +1,1 @@
+"""Looking at a build: load its pairs, explain one, show the funnel."""
