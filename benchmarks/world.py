@@ -1,8 +1,9 @@
 """Logs of any size with planted truth: which action is best in each state is known.
 
-A task has 80 states and 12 actions per state, one of them best. A rollout walks from a Zipf-distributed start state; the best action
-moves it closer to the goal, any other usually does not; it succeeds when it gets there within the horizon. 30 % of exact contexts
-carry a session id that no other rollout shares, so that only the coarse rule can match them. 3 % of outcomes are flipped.
+A task has 80 states and 12 actions per state, one of them best. A rollout walks from a Zipf-distributed start state;
+the best action moves it closer to the goal, any other usually does not; it succeeds when it gets there within the
+horizon. 30 % of exact contexts carry a session id that no other rollout shares, so that only the coarse rule can match
+them. 3 % of outcomes are flipped.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def simulate(groups: int, seed: int, base: float = 0.4, first_group: int = 0) ->
         )
         key_state = mix(9, group[live], state[live]) % 8 == 0  # one state in eight decides a lot
         progress[live] += np.where(action == best, np.where(key_state, 4.0, 0.25), 0.0) / length[live]
-        state[live] = np.where(rng.random(len(live)) < 0.7, (state[live] + 1) % STATES, rng.choice(STATES, len(live), p=zipf / zipf.sum()))
+        state[live] = np.where(
+            rng.random(len(live)) < 0.7, (state[live] + 1) % STATES, rng.choice(STATES, len(live), p=zipf / zipf.sum())
+        )
     threshold = np.quantile(progress, 1 - base) if n else 0.0
     success = progress + rng.normal(0, 0.02, n) >= threshold
     success ^= rng.random(n) < 0.03

@@ -1,4 +1,6 @@
-"""`mcgpo` and `mcgpo-build-prefs`: parse, call, print, exit code. Results go to stdout, progress and notes to stderr."""
+"""`mcgpo` and `mcgpo-build-prefs`: parse, call, print, exit code. Results go to stdout, progress and notes to
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from mcgpo_data.errors import McgpoError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-EXIT_CODES = """Exit codes: 0 done, 1 our bug, 2 usage or no input, 3 bad data, 4 no pairs, 5 output exists, 6 out of resources,
-130 interrupted."""
+EXIT_CODES = """Exit codes: 0 done, 1 our bug, 2 usage or no input, 3 bad data, 4 no pairs, 5 output exists,
+6 out of resources, 130 interrupted."""
 
 BUILD_EXAMPLES = f"""Turn trajectory LOGS (files, folders, or one existing build) into weighted preference pairs.
 
@@ -53,10 +55,16 @@ def _output_options(command: Command) -> Command:
 
 def _input_options(command: Command) -> Command:
     for option in (
-        click.option("--max-bad-fraction", type=float, default=0.1, show_default=True, help="Share of unusable records allowed."),
-        click.option("--mapping", metavar="FILE|NAME", help="YAML that describes a home-made log layout (docs/mapping.md)."),
+        click.option(
+            "--max-bad-fraction", type=float, default=0.1, show_default=True, help="Share of unusable records allowed."
+        ),
+        click.option(
+            "--mapping", metavar="FILE|NAME", help="YAML that describes a home-made log layout (docs/mapping.md)."
+        ),
         click.option("--format", "format_name", metavar="NAME", help="Reader to use instead of detection."),
-        click.option("--rules", default="auto", show_default=True, metavar="NAME|FILE", help="Task rules (docs/rules.md)."),
+        click.option(
+            "--rules", default="auto", show_default=True, metavar="NAME|FILE", help="Task rules (docs/rules.md)."
+        ),
         click.option("--config", "config_file", metavar="YAML", help="File with options, one `name: value` per line."),
     ):
         command = option(command)
@@ -66,7 +74,7 @@ def _input_options(command: Command) -> Command:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="mcgpo")
 def cli() -> None:
-    """Weighted action preferences from logged rollouts of LLM agents.
+    r"""Weighted action preferences from logged rollouts of LLM agents.
 
     \b
     Examples:
@@ -80,7 +88,9 @@ def cli() -> None:
 @click.argument("logs", nargs=-1)
 @click.option("-o", "--output", "out", required=True, metavar="OUT", help="Folder to make.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing build.")
-@click.option("--from-decisions", metavar="PARQUET", help="Decisions table made elsewhere, instead of logs (docs/decisions.md).")
+@click.option(
+    "--from-decisions", metavar="PARQUET", help="Decisions table made elsewhere, instead of logs (docs/decisions.md)."
+)
 @click.option("--workers", type=click.IntRange(1), help="Worker processes  [default: one per core].")
 @_input_options
 @_build_options
@@ -112,7 +122,7 @@ def build_prefs(
 @_build_options
 @_output_options
 def plan(logs: tuple[str, ...], workers: int | None, **rest: Any) -> None:
-    """What a build of LOGS would give: counts, pairs, size. Writes nothing.
+    r"""What a build of LOGS would give: counts, pairs, size. Writes nothing.
 
     \b
     Examples:
@@ -134,14 +144,21 @@ def plan(logs: tuple[str, ...], workers: int | None, **rest: Any) -> None:
 
 @cli.command()
 @click.argument("logs", nargs=-1, required=True)
-@click.option("--max-bad-fraction", type=float, default=0.1, show_default=True, help="Share of unusable records allowed.")
+@click.option(
+    "--max-bad-fraction", type=float, default=0.1, show_default=True, help="Share of unusable records allowed."
+)
 @click.option("--mapping", metavar="FILE|NAME", help="YAML that describes a home-made log layout.")
 @click.option("--format", "format_name", metavar="NAME", help="Reader to use instead of detection.")
 @_output_options
 def validate(
-    logs: tuple[str, ...], max_bad_fraction: float, mapping: str | None, format_name: str | None, as_json: bool, quiet: bool
+    logs: tuple[str, ...],
+    max_bad_fraction: float,
+    mapping: str | None,
+    format_name: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """What each file is, and what is wrong where. Writes nothing.
+    r"""What each file is, and what is wrong where. Writes nothing.
 
     \b
     Examples:
@@ -164,7 +181,7 @@ def validate(
 @click.argument("pair_id")
 @_output_options
 def explain(out: str, pair_id: str, as_json: bool, quiet: bool) -> None:
-    """Why one pair of the build OUT is oriented and weighted as it is.
+    r"""Why one pair of the build OUT is oriented and weighted as it is.
 
     \b
     Examples:
@@ -186,14 +203,18 @@ def explain(out: str, pair_id: str, as_json: bool, quiet: bool) -> None:
 @click.argument("out")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Pairs to show.")
 @click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Pairs to skip.")
-@click.option("--sort", type=click.Choice(["order", "weight", "support", "delta"]), default="weight", show_default=True)
+@click.option(
+    "--sort", type=click.Choice(["order", "weight", "support", "delta"]), default="weight", show_default=True
+)
 @click.option("--rule", metavar="NAME", help="Only pairs of this rule.")
 @click.option("--task", metavar="ID", help="Only pairs of this task.")
 @click.option("--action", metavar="TEXT", help="Only pairs with this text in one of the actions.")
-@click.option("--explain", "explained", type=click.IntRange(0), default=0, metavar="N", help="Explain N of them in full.")
+@click.option(
+    "--explain", "explained", type=click.IntRange(0), default=0, metavar="N", help="Explain N of them in full."
+)
 @_output_options
 def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -> None:
-    """Funnel and pairs of the build OUT.
+    r"""Funnel and pairs of the build OUT.
 
     \b
     Examples:
@@ -224,7 +245,7 @@ def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Schema.")
 def schema(table: str | None, as_json: bool) -> None:
-    """Columns of the tables that a build holds: all, or TABLE.
+    r"""Columns of the tables that a build holds: all, or TABLE.
 
     \b
     Examples:

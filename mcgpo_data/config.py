@@ -45,10 +45,14 @@ class BuildConfig:
     max_pairs_per_class: int = _option(4, "Pairs kept of one comparison class; they share its weight.")
     max_decisions_per_side: int = _option(32, "Decisions of one side of a class that may enter pairs.")
     weight: str = _option("support_margin", "What a class weighs.", WEIGHTS)
-    orientation: str = _option("opposite-fold", "Whose outcomes say which action is better. Others leak.", ORIENTATIONS)
+    orientation: str = _option(
+        "opposite-fold", "Whose outcomes say which action is better. Others leak.", ORIENTATIONS
+    )
     representation: str = _option("state+progress", "What makes two contexts equal.", REPRESENTATIONS)
     scope: str = _option("group", "Match inside a group, or across all groups of a task.", SCOPES)
-    outcome: str = _option("auto", "Outcome that counts: success, score, return; auto = success, else score.", OUTCOMES)
+    outcome: str = _option(
+        "auto", "Outcome that counts: success, score, return; auto = success, else score.", OUTCOMES
+    )
     outcome_range: tuple[float, float] | None = _option(None, "Scale LOW,HIGH of the outcome, mapped to [0, 1].")
     truncated: str = _option("graded", "Rollouts cut by a limit: graded as logged, or unscored.", TRUNCATED)
     form: str = _option("full", "full: pairs carry their text. thin: ids, keys and numbers only.", FORMS)
@@ -76,7 +80,9 @@ class BuildConfig:
         if self.outcome_range is not None:
             low, high = self.outcome_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise UsageError(f"--outcome-range is {low},{high}; it must be two finite numbers LOW,HIGH with LOW < HIGH.")
+                raise UsageError(
+                    f"--outcome-range is {low},{high}; it must be two finite numbers LOW,HIGH with LOW < HIGH."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as written into manifests and YAML files."""

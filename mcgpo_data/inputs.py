@@ -27,7 +27,8 @@ class Source:
 
 
 def find_files(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, bool]]:
-    """(file, whether it was named itself). Folders are walked; hidden files and links that leave the folder are not followed.
+    """(file, whether it was named itself). Folders are walked; hidden files and links that leave the folder are not
+    followed.
 
     Raises:
         UsageError: a path that does not exist.
@@ -60,6 +61,8 @@ def find_sources(
     """Open and recognise all files.
 
     Args:
+        paths: files and folders.
+        note: called with a sentence for every named file that is left out.
         format_name: reader to use for all files instead of detection.
         forced: reader object to use (a mapping) for all files.
 
@@ -81,7 +84,8 @@ def find_sources(
     if not any(s.reader for s in sources):
         listed = "; ".join(f"{s.display}: {s.why}" for s in sources[:5]) or "no files in the folders given"
         raise UsageError(
-            f"no trajectory log found ({listed}). Name files or folders that hold rollouts; `mcgpo validate PATH` shows what each "
+            f"no trajectory log found ({listed}). Name files or folders that hold rollouts; `mcgpo "
+            f"validate PATH` shows what each "
             "file is, and --mapping describes a home-made layout."
         )
     return sources

@@ -1,8 +1,9 @@
-"""Between readers and tables: step rows spread over hash partitions of the task, so that each part is small and complete.
+"""Between readers and tables: step rows spread over hash partitions of the task, so that each part is small and
+complete.
 
-A staged row is one decision with everything its source said, rollout facts repeated. Every worker appends Arrow record batches to
-one file per partition; a partition is a range of the task's 60-bit hash, so that all rollouts of a task meet in one partition
-whatever file they came from.
+A staged row is one decision with everything its source said, rollout facts repeated. Every worker appends Arrow record
+batches to one file per partition; a partition is a range of the task's 60-bit hash, so that all rollouts of a task
+meet in one partition whatever file they came from.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def messages_array(rows: list[list[Message]]) -> pa.Array:
     for row in rows:
         flat.extend(row)
         offsets.append(len(flat))
-    columns = [pa.array([clean(m.get(name)) for m in flat], pa.string()) for name in ("role", "content", "name", "tool_call_id")]
+    columns = [
+        pa.array([clean(m.get(name)) for m in flat], pa.string())
+        for name in ("role", "content", "name", "tool_call_id")
+    ]
     if any(m.get("tool_calls") for m in flat):
         calls = pa.array([_tool_calls(m.get("tool_calls")) for m in flat], pa.list_(TOOL_CALL))
     else:
@@ -171,7 +175,9 @@ class Stage:
         return key
 
     def _content_id(self, rollout: Rollout, file_index: int) -> str:
-        """An id for a rollout whose source has none: the same content gives the same id; repeats in one file are numbered."""
+        """An id for a rollout whose source has none: the same content gives the same id; repeats in one file are
+        numbered.
+        """
         digest = hashlib.sha256()
         for part in (rollout.task_id, rollout.policy, rollout.policy_version, repr(rollout.outcome)):
             digest.update(repr(part).encode("utf-8", "surrogatepass"))

@@ -1,10 +1,11 @@
-"""A build on disk: Parquet tables and one manifest, written to a hidden folder beside the target and renamed when complete.
+"""A build on disk: Parquet tables and one manifest, written to a hidden folder beside the target and renamed when
+complete.
 
     OUT/manifest.json                      inputs with hashes, resolved options, versions, counts, funnel; written last
     OUT/{rollouts,steps,decisions,preferences,sources}/part-*.parquet
 
-Readers therefore see a whole build or none. Table files hold nothing but their rows: the same input and options give the same
-bytes. (The rename is atomic on local file systems; network and FUSE drives may not keep that promise.)
+Readers therefore see a whole build or none. Table files hold nothing but their rows: the same input and options give
+the same bytes. (The rename is atomic on local file systems; network and FUSE drives may not keep that promise.)
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def sha256_file(path: Path) -> str:
 
 
 def write_part(folder: Path, name: str, part: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Write one file of a table and return its rows. Row groups hold at most 122,880 rows and about 32 MiB, so that every reader
-    copes; a column that `tables` lack is null.
+    """Write one file of a table and return its rows. Row groups hold at most 122,880 rows and about 32 MiB, so that
+    every reader copes; a column that `tables` lack is null.
 
     Raises:
         ResourceError: the file cannot be written (disk full, no permission).
@@ -118,7 +119,12 @@ def finish(stage: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         for path in sorted(folder.glob("*.parquet")):
             rows = pq.read_metadata(path).num_rows
             files.append(
-                {"path": f"{folder.name}/{path.name}", "sha256": sha256_file(path), "rows": rows, "bytes": path.stat().st_size}
+                {
+                    "path": f"{folder.name}/{path.name}",
+                    "sha256": sha256_file(path),
+                    "rows": rows,
+                    "bytes": path.stat().st_size,
+                }
             )
         tables[folder.name] = {"rows": sum(f["rows"] for f in files), "files": files}
     digest = hashlib.sha256()
@@ -154,7 +160,9 @@ class Store:
         """
         paths = self.files(table)
         if not paths:
-            raise IntegrityError(f"{self.path}: has no table {table!r}; it holds {', '.join(self.manifest['tables'])}.")
+            raise IntegrityError(
+                f"{self.path}: has no table {table!r}; it holds {', '.join(self.manifest['tables'])}."
+            )
         return pa.concat_tables(read_parquet(path, columns) for path in paths)
 
     def verify(self) -> None:
@@ -169,7 +177,9 @@ class Store:
                 if not path.is_file():
                     raise IntegrityError(f"{path}: is missing; rebuild the output.")
                 if sha256_file(path) != f["sha256"]:
-                    raise IntegrityError(f"{path}: differs from its checksum; it was changed or damaged. Rebuild the output.")
+                    raise IntegrityError(
+                        f"{path}: differs from its checksum; it was changed or damaged. Rebuild the output."
+                    )
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -199,7 +209,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     folder = Path(path)
     if not is_store(folder):
-        raise UsageError(f"{folder}: is not a build (no {MANIFEST}). Make one with `mcgpo build-prefs LOGS -o {folder}`.")
+        raise UsageError(
+            f"{folder}: is not a build (no {MANIFEST}). Make one with `mcgpo build-prefs LOGS -o {folder}`."
+        )
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         version = str(manifest["schema_version"])

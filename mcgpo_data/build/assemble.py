@@ -1,4 +1,6 @@
-"""One bucket of staged rows made into `rollouts` and `steps`: put in order, doubles removed, contradictions refused."""
+"""One bucket of staged rows made into `rollouts` and `steps`: put in order, doubles removed, contradictions
+refused.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ def assemble(
     """Sorted, deduplicated steps, one row per rollout, and counts of what was repaired.
 
     Args:
+        config: options; those of the outcome count here.
         staged: `NARROW` columns of whole tasks, in any order.
         name_of: display name of a source file, for messages.
 
@@ -35,7 +38,9 @@ def assemble(
     steps = _renumber(steps, counts)
     rollouts = rollouts.join(
         steps.group_by("rollout_id").agg(
-            pl.len().cast(pl.Int32).alias("num_steps"), pl.col("_gap").any().alias("_gap"), summed_reward().alias("_return")
+            pl.len().cast(pl.Int32).alias("num_steps"),
+            pl.col("_gap").any().alias("_gap"),
+            summed_reward().alias("_return"),
         ),
         on="rollout_id",
         maintain_order="left",
@@ -71,7 +76,9 @@ def _place(row: dict[str, object], name_of: Callable[[int], str]) -> str:
 
 
 def _rollouts(steps: pl.DataFrame, name_of: Callable[[int], str]) -> pl.DataFrame:
-    """Facts of each rollout: constants must agree over its rows; outcome and status are those of the last row that states them."""
+    """Facts of each rollout: constants must agree over its rows; outcome and status are those of the last row
+    that states them.
+    """
     known = [pl.col(c).drop_nulls() for c in CONSTANT]
     last = [pl.col(c).drop_nulls().last() for c in LAST if c != "terminal_status"]
     status = pl.col("terminal_status").filter(pl.col("terminal_status") != "unknown").last().fill_null("unknown")
@@ -89,16 +96,24 @@ def _rollouts(steps: pl.DataFrame, name_of: Callable[[int], str]) -> pl.DataFram
         wrong = table.filter(pl.col(f"_{c}") > 1)
         if not wrong.is_empty():
             row = wrong.row(0, named=True)
-            values = steps.filter(pl.col("rollout_id") == row["rollout_id"])[c].drop_nulls().unique(maintain_order=True).to_list()
+            values = (
+                steps.filter(pl.col("rollout_id") == row["rollout_id"])[c]
+                .drop_nulls()
+                .unique(maintain_order=True)
+                .to_list()
+            )
             raise DataError(
-                f"rollout {row['rollout_id']!r} ({_place(row, name_of)}) has more than one {c}: {values[0]!r}, {values[1]!r}. "
+                f"rollout {row['rollout_id']!r} ({_place(row, name_of)}) has more than one {c}: "
+                f"{values[0]!r}, {values[1]!r}. "
                 "Rollout ids must be unique over all input files."
             )
     return table.drop(*[f"_{c}" for c in CONSTANT])
 
 
 def _renumber(steps: pl.DataFrame, counts: dict[str, int]) -> pl.DataFrame:
-    """Step indices 0, 1, 2 ...; a gap in the source's numbers is counted and marks the rollout's order as not trusted."""
+    """Step indices 0, 1, 2 ...; a gap in the source's numbers is counted and marks the rollout's order as not
+    trusted.
+    """
     index = pl.col("step_index")
     first = index.min().over("rollout_id")
     dense = pl.int_range(pl.len(), dtype=pl.Int32).over("rollout_id")
@@ -108,7 +123,8 @@ def _renumber(steps: pl.DataFrame, counts: dict[str, int]) -> pl.DataFrame:
         counts["rollouts with missing steps"] = gaps
     shift = pl.col("_dense") - index
     return steps.with_columns(
-        step_index=pl.col("_dense"), prompt_from=pl.when(pl.col("prompt_from") == index).then(index + shift).otherwise(0)
+        step_index=pl.col("_dense"),
+        prompt_from=pl.when(pl.col("prompt_from") == index).then(index + shift).otherwise(0),
     ).drop("_dense")
 
 
@@ -132,12 +148,7 @@ def evidence(rollouts: pl.DataFrame, config: BuildConfig) -> pl.Series:
     unknown = rollouts["terminal_status"] == "error_infra"
     if config.truncated == "unscored":
         unknown = unknown | rollouts["terminal_status"].is_in(["truncated_steps", "truncated_tokens"])
-    return (
-        pl.select(pl.when(unknown).then(None).otherwise(value))
-        .to_series()
-        .round(9)
-        .alias("evidence_outcome")
-    )
+    return pl.select(pl.when(unknown).then(None).otherwise(value)).to_series().round(9).alias("evidence_outcome")
 
 
 def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Series:
@@ -156,7 +167,8 @@ def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Seri
     if config.outcome != "success" and bad.any():
         row = rollouts.filter(bad).row(0, named=True)
         raise UsageError(
-            f"rollout {row['rollout_id']!r} has {'outcome' if column == 'outcome' else 'return'} {row[column]:g}, outside "
+            f"rollout {row['rollout_id']!r} has {'outcome' if column == 'outcome' else 'return'} "
+            f"{row[column]:g}, outside "
             f"[{'0, 1' if config.outcome_range is None else '{:g}, {:g}'.format(*config.outcome_range)}]. "
             "Declare the scale of the task with --outcome-range LOW,HIGH (it is not guessed from the data)."
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,9 @@ from mcgpo_data.store import write_part
 
 @dataclass(frozen=True)
 class Bucket:
-    """A range [low, high) of the task hash, with `text_parts` equal sub-ranges for everything that carries long text."""
+    """A range [low, high) of the task hash, with `text_parts` equal sub-ranges for everything that carries long
+    text.
+    """
 
     number: int
     low: int
@@ -39,8 +40,11 @@ class Bucket:
         """(part name, low, high) of the sub-ranges."""
         width = (self.high - self.low) // self.text_parts
         return [
-            (f"{self.number:05d}-{i:05d}" if self.text_parts > 1 else f"{self.number:05d}", self.low + i * width,
-             self.high if i == self.text_parts - 1 else self.low + (i + 1) * width)
+            (
+                f"{self.number:05d}-{i:05d}" if self.text_parts > 1 else f"{self.number:05d}",
+                self.low + i * width,
+                self.high if i == self.text_parts - 1 else self.low + (i + 1) * width,
+            )
             for i in range(self.text_parts)
         ]
 
@@ -91,7 +95,9 @@ def build_bucket(job: BucketJob) -> BucketResult:
     del decided
     write_part(job.out, "rollouts", part, ROLLOUTS, [rollouts.to_arrow()])
     sources = rollouts.select(
-        "rollout_id", pl.col("source_file").replace_strict(dict(enumerate(job.file_names)), return_dtype=pl.String), "source_row"
+        "rollout_id",
+        pl.col("source_file").replace_strict(dict(enumerate(job.file_names)), return_dtype=pl.String),
+        "source_row",
     )
     write_part(job.out, "sources", part, SOURCES, [sources.to_arrow()])
     _write_text_parts(job, steps, rollouts, pairs)
@@ -103,7 +109,8 @@ def pair_inputs(decisions: pa.Table, rollouts: pl.DataFrame, config: BuildConfig
     if config.representation == "history" and not rollouts["order_trusted"].all():
         bad = rollouts.filter(pl.col("order_trusted").not_()).row(0, named=True)
         raise UsageError(
-            f"--representation history needs steps in time order, but that of rollout {bad['rollout_id']!r} is not trusted. "
+            f"--representation history needs steps in time order, but that of rollout "
+            f"{bad['rollout_id']!r} is not trusted. "
             "Use --representation state."
         )
     unit = rollouts["task_id" if config.scope == "task" else "group_id"].to_list()
@@ -161,6 +168,7 @@ def bucket_counts(rollouts: pl.DataFrame, pairs: pa.Table) -> dict[str, int]:
     """Counts of one bucket for the funnel.
 
     Args:
+        pairs: thin preferences of the bucket.
         rollouts: columns unit (what contexts are matched in), task_id, evidence_outcome, num_steps, order_trusted.
     """
     outcomes = rollouts.group_by("unit").agg(
@@ -189,7 +197,12 @@ def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFram
         here = pairs.filter(pa.array((pair_key >= low) & (pair_key < high)))
         table = inside.to_arrow()
         if not thin:
-            table = _add_text(table, read_range(job.staging, job.partitions, low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]))
+            table = _add_text(
+                table,
+                read_range(
+                    job.staging, job.partitions, low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]
+                ),
+            )
         write_part(job.out, "steps", part, STEPS, [table])
         if thin:
             write_part(job.out, "preferences", part, PREFERENCES_THIN, [here])
@@ -200,12 +213,16 @@ def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFram
 def _add_text(steps: pa.Table, staged: pa.Table) -> pa.Table:
     """Text columns in the order of `steps`: sorted and deduplicated exactly as `assemble` did."""
     keys = pl.DataFrame(staged.select([*ORDER, "source_file", "source_row"])).with_row_index("_row")
-    keys = keys.sort([*ORDER, "source_file", "source_row"]).unique(["rollout_id", "step_index"], keep="first", maintain_order=True)
+    keys = keys.sort([*ORDER, "source_file", "source_row"]).unique(
+        ["rollout_id", "step_index"], keep="first", maintain_order=True
+    )
     text = staged.select(list(TEXT_COLUMNS)).take(pa.array(keys["_row"].to_numpy()))
     for name in TEXT_COLUMNS:
         column = text[name]
-        steps = steps.append_column(name, column) if name not in steps.column_names else steps.set_column(
-            steps.column_names.index(name), name, column
+        steps = (
+            steps.append_column(name, column)
+            if name not in steps.column_names
+            else steps.set_column(steps.column_names.index(name), name, column)
         )
     return _drop_repeated_observation(steps)
 
@@ -217,7 +234,11 @@ def _drop_repeated_observation(steps: pa.Table) -> pa.Table:
     offsets = np.cumsum(lengths)
     content = messages.flatten().field("content")
     has_prompt = lengths >= 2
-    last = content.take(pa.array(np.where(has_prompt, offsets - 2, 0))) if len(content) else pa.nulls(len(lengths), pa.string())
+    last = (
+        content.take(pa.array(np.where(has_prompt, offsets - 2, 0)))
+        if len(content)
+        else pa.nulls(len(lengths), pa.string())
+    )
     observation = steps["observation"].cast(pa.string()).combine_chunks()
     same = pc.and_(pa.array(has_prompt), pc.fill_null(pc.equal(last, observation), False))
     kept = pc.if_else(same, pa.scalar(None, pa.string()), observation)

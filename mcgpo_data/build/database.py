@@ -39,7 +39,3 @@ def connect(memory_limit: str = "1GB", spill: Path | None = None, threads: int =
 def statement(name: str) -> str:
     """The SQL of `sql/{name}.sql`."""
     return (files("mcgpo_data.build") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-
-
-H60 = "('0x' || substr(sha256({}), 1, 15))::BIGINT"
-"""60 bits of sha256 as a non-negative integer: the same in every engine, unlike the engine's own hash()."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mcgpo_data.build.database import H60, connect
+from mcgpo_data.build.database import connect, statement
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.rules.base import INPUT_COLUMNS, TaskRules
 from mcgpo_data.schema import DECISIONS
@@ -31,7 +33,8 @@ class Decided:
 def decide(steps: pl.DataFrame, rollouts: pl.DataFrame, rules: TaskRules) -> Decided:
     """Apply `rules` to sorted steps (whole rollouts, in the order of `rollouts`).
 
-    Where the order of steps is not trusted each step is shown to the rules alone, so that nothing is derived from its neighbours.
+    Where the order of steps is not trusted each step is shown to the rules alone, so that nothing is derived from its
+    neighbours.
     """
     applied = rules.apply(rules_input(steps, rollouts))
     names = rules.rules
@@ -50,48 +53,39 @@ def decide(steps: pl.DataFrame, rollouts: pl.DataFrame, rules: TaskRules) -> Dec
     starts = np.concatenate([[0], np.cumsum(lengths)])
     keys = np.array([h60(r) for r in rollouts["rollout_id"]], np.int64)
     con = connect(memory_limit="300MB")
-    # identifiers come from the frame of steps: untrusted steps were shown to the rules under other names
-    con.register("rows", rows.drop("rollout_id", "step_index").with_row_index("row").to_arrow())
-    con.register(
-        "ids",
-        pa.table(
-            {
-                "row": np.arange(len(steps), dtype=np.uint32),
-                "group_id": steps["group_id"].to_arrow().cast(pa.string()),
-                "rollout_id": steps["rollout_id"].to_arrow().cast(pa.string()),
-                "step_index": steps["step_index"].to_numpy(),
-                "rollout_key": np.repeat(keys, lengths),
-            }
-        ),
-    )
-    history = _history(con, starts)
-    con.register("history", pa.table({"row": np.arange(len(steps), dtype=np.uint32), "history": history}))
-    parts = [con.sql(_SELECT.format(r=r, h=h60(f"h{r}"))).to_arrow_table() for r in range(len(names))]
-    named = [
-        part.append_column("rule", pa.array(np.full(part.num_rows, r, np.int16))).append_column(
-            "rule_name", pa.array([names[r]] * part.num_rows, pa.string())
-        )
-        for r, part in enumerate(parts)
-    ]
-    decisions = pa.concat_tables(t.select(DECISIONS.names).cast(DECISIONS) for t in named)
+    row = np.arange(len(steps), dtype=np.uint32)
+    ids = {
+        "row": row,
+        "group_id": steps["group_id"].to_arrow().cast(pa.string()),
+        "rollout_id": steps["rollout_id"]
+        .to_arrow()
+        .cast(pa.string()),  # `rows` may hold another name, see rules_input
+        "step_index": steps["step_index"].to_numpy(),
+        "rollout_key": np.repeat(keys, lengths),
+    }
+    con.register("ids", pa.table(ids))
+    con.register("observed", rows.select("observation_key", "action_0").with_row_index("row").to_arrow())
+    con.register("history", pa.table({"row": row, "history": _history(con, starts)}))
+    parts = []
+    for r, name in enumerate(names):
+        one = rows.select(
+            state=f"state_{r}", progress=f"progress_{r}", action=f"action_{r}", may_count="_valid"
+        ).with_row_index("row")
+        con.register("rows", one.to_arrow())
+        con.execute("SET VARIABLE rule = ?", [r])
+        con.execute("SET VARIABLE rule_name = ?", [name])
+        parts.append(con.sql(statement("decided")).to_arrow_table().select(DECISIONS.names).cast(DECISIONS))
+    con.close()
+    decisions = pa.concat_tables(parts)
     exact = parts[0]
     sequences = sequence_keys(exact["action_key"].to_numpy(), exact["valid"].to_numpy(), starts)
-    last = rollouts.select("rollout_id").join(final, on="rollout_id", how="left", maintain_order="left")["state_0"].to_list()
+    last = (
+        rollouts.select("rollout_id")
+        .join(final, on="rollout_id", how="left", maintain_order="left")["state_0"]
+        .to_list()
+    )
     final_keys = pa.array([None if s is None else h60(f"s0\x1f{s}") for s in last], pa.int64())
     return Decided(decisions, sequences, final_keys)
-
-
-_SELECT = f"""
-SELECT i.group_id, i.rollout_id, i.step_index, state_{{r}} AS state_summary, coalesce(progress_{{r}}, '') AS progress,
-       action_{{r}} AS action, coalesce(_valid AND action_{{r}} IS NOT NULL AND state_{{r}} IS NOT NULL, false) AS valid,
-       i.rollout_key,
-       {H60.format("'s{r}' || chr(31) || coalesce(state_{r}, '')")} AS state_key,
-       {H60.format("'p{r}' || chr(31) || coalesce(progress_{r}, '')")} AS progress_key,
-       xor(h.history, {{h}}) AS history_key,
-       {H60.format("'a{r}' || chr(31) || coalesce(action_{r}, '')")} AS action_key
-FROM rows JOIN ids i USING (row) JOIN history h USING (row)
-ORDER BY row
-"""
 
 
 def rules_input(steps: pl.DataFrame, rollouts: pl.DataFrame) -> pl.DataFrame:
@@ -103,10 +97,17 @@ def rules_input(steps: pl.DataFrame, rollouts: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(is_final=pl.lit(False))
     ends = shared.filter(pl.col("final_observation").is_not_null() & pl.col("order_trusted"))
     if len(ends):
-        first = rows.unique("rollout_id", keep="first", maintain_order=True).select("rollout_id", "task_id", "instruction")
+        first = rows.unique("rollout_id", keep="first", maintain_order=True).select(
+            "rollout_id", "task_id", "instruction"
+        )
         final = ends.join(first, on="rollout_id", maintain_order="left").select(
-            "rollout_id", "task_id", "instruction", "order_trusted",
-            step_index=pl.col("num_steps"), observation="final_observation", is_final=pl.lit(True),
+            "rollout_id",
+            "task_id",
+            "instruction",
+            "order_trusted",
+            step_index=pl.col("num_steps"),
+            observation="final_observation",
+            is_final=pl.lit(True),
         )
         place = rollouts.select("rollout_id").with_row_index("_place")
         rows = pl.concat([rows, final], how="diagonal").join(place, on="rollout_id", maintain_order="left")
@@ -116,28 +117,22 @@ def rules_input(steps: pl.DataFrame, rollouts: pl.DataFrame) -> pl.DataFrame:
     return rows.select(*INPUT_COLUMNS)
 
 
-def _history(con: object, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Key of (observation, action) pairs before each step and the observation of the step: sums of hashes, modulo 2^60."""
-    seen = con.sql(  # type: ignore[attr-defined]
-        f"""SELECT {H60.format("'o' || chr(31) || coalesce(observation_key, '')")} AS now,
-            {H60.format("i.step_index || chr(31) || coalesce(observation_key, '') || chr(31) || coalesce(action_0, '')")} AS step
-            FROM rows JOIN ids i USING (row) ORDER BY row"""
-    ).to_arrow_table()
-    step = seen["step"].to_numpy()
-    total = np.concatenate([[0], np.cumsum(step)])  # wraps around, which is fine for differences
+def _history(con: duckdb.DuckDBPyConnection, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Key of the steps before each step and of its observation: a sum of hashes, modulo 2^60."""
+    seen = con.sql(statement("seen")).to_arrow_table()
+    total = np.concatenate([[0], np.cumsum(seen["step"].to_numpy())])  # wraps around, which differences survive
     before = total[:-1] - np.repeat(total[starts[:-1]], np.diff(starts))
-    result: NDArray[np.int64] = (before + seen["now"].to_numpy()) & MASK
+    result: NDArray[np.int64] = np.bitwise_and(before + seen["observation"].to_numpy(), MASK)
     return result
 
 
-def sequence_keys(action_keys: NDArray[np.int64], valid: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+def sequence_keys(
+    action_keys: NDArray[np.int64], valid: NDArray[np.bool_], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """60-bit key of each rollout's action sequence; an invalid action counts as one special key."""
     actions = np.ascontiguousarray(np.where(valid, action_keys, -1).astype("<i8"))
     return np.array(
-        [
-            int(hashlib.sha256(actions[a:b].tobytes()).hexdigest()[:15], 16)
-            for a, b in zip(starts[:-1], starts[1:], strict=True)
-        ],
+        [int(hashlib.sha256(actions[a:b].tobytes()).hexdigest()[:15], 16) for a, b in itertools.pairwise(starts)],
         np.int64,
     )
 
@@ -145,9 +140,10 @@ def sequence_keys(action_keys: NDArray[np.int64], valid: NDArray[np.bool_], star
 def context_keys(decisions: pa.Table, config: BuildConfig) -> NDArray[np.int64]:
     """Key of each decision's context under a representation, not yet combined with its group."""
     state, progress, history = (decisions[c].to_numpy() for c in ("state_key", "progress_key", "history_key"))
-    return {
-        "state": lambda: state,
-        "progress": lambda: progress,
-        "state+progress": lambda: state ^ progress,
-        "history": lambda: history,
-    }[config.representation]()
+    chosen: NDArray[np.int64] = {
+        "state": state,
+        "progress": progress,
+        "state+progress": state ^ progress,
+        "history": history,
+    }[config.representation]
+    return chosen

@@ -1,7 +1,8 @@
 """The second door: pairs from a decisions table made elsewhere, for people who have their own contexts.
 
-One row per decision and rule, columns `COLUMNS`; the same SQL as the main path makes the pairs. The table is read once, in batches,
-into partitions of the group's hash, so that memory depends on the largest partition and not on the table.
+One row per decision and rule, columns `COLUMNS`; the same SQL as the main path makes the pairs. The table is read
+once, in batches, into partitions of the group's hash, so that memory depends on the largest partition and not on the
+table.
 """
 
 from __future__ import annotations
@@ -63,12 +64,15 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
 
     Raises:
         UsageError: no such file, a missing column, or options that only make sense for logs.
-        DataError: nulls, values of the wrong kind, outcomes outside [0, 1], contradictions; the row or rollout is named.
+        DataError: nulls, values of the wrong kind, outcomes outside [0, 1], contradictions; the row or rollout is
+            named.
     """
     for name in ("scope", "representation"):
         default = BuildConfig.__dataclass_fields__[name].default
         if getattr(config, name) != default:
-            raise UsageError(f"--{name} does not apply to --from-decisions: groups and contexts are those of the table.")
+            raise UsageError(
+                f"--{name} does not apply to --from-decisions: groups and contexts are those of the table."
+            )
     with staged_output(out, overwrite=options.overwrite) as stage:
         staging = stage / ".staging"
         staging.mkdir()
@@ -81,14 +85,28 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
         report = Report(str(file), "decisions", rows, total.counts["rollouts"], total.counts["steps"])
         total.rule_names = tuple(f"rule {r}" for r in sorted(total.rules))
         funnel = make_funnel([report], total, config)
-        entry = {"path": str(file), "sha256": sha256_file(file), "bytes": file.stat().st_size, "format": "decisions",
-                 "records": rows, "rollouts": report.rollouts, "steps": report.steps, "skipped": {}, "warnings": {}}  # fmt: skip
+        entry = {
+            "path": str(file),
+            "sha256": sha256_file(file),
+            "bytes": file.stat().st_size,
+            "format": "decisions",
+            "records": rows,
+            "rollouts": report.rollouts,
+            "steps": report.steps,
+            "skipped": {},
+            "warnings": {},
+        }
         return finish(
             stage,
             {
                 "builder": {"name": "mcgpo", "version": __version__},
                 "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                "config": {**config.to_dict(), "form": "thin", "rules": "from-decisions", "rule_names": list(total.rule_names)},
+                "config": {
+                    **config.to_dict(),
+                    "form": "thin",
+                    "rules": "from-decisions",
+                    "rule_names": list(total.rule_names),
+                },
                 "inputs": [entry],
                 "versions": versions(),
                 "funnel": funnel.to_dict(),
@@ -108,7 +126,8 @@ def _partition(file: Path, staging: Path) -> int:
         missing = [name for name in COLUMNS if name not in source.schema_arrow.names]
         if missing:
             raise UsageError(
-                f"--from-decisions {file}: lacks {', '.join(missing)}. It needs {', '.join(COLUMNS)}: one row per decision and rule."
+                f"--from-decisions {file}: lacks {', '.join(missing)}. It needs {', '.join(COLUMNS)}: one "
+                f"row per decision and rule."
             )
         count = power_of_two(source.metadata.num_rows / BUCKET_ROWS)
         con = connect("200MB")
@@ -162,13 +181,23 @@ def pair_partition(job: DecisionsJob) -> BucketResult:
     rollouts = rollouts.join(lengths, on="rollout_key", how="left", maintain_order="left")
     lone = rollouts.filter(pl.col("sequence_key").is_null())
     if not lone.is_empty():
-        raise DataError(f"rollout {lone['rollout_id'][0]!r} has no row with rule 0; every decision needs a row of the finest rule.")
+        raise DataError(
+            f"rollout {lone['rollout_id'][0]!r} has no row with rule 0; every decision needs a row of the finest rule."
+        )
 
     result = BucketResult()
     con = connect("250MB", _spill(job))
-    narrow = rows.select("rule", pl.col("context_key").alias("context"), pl.col("action_key").alias("action"), "rollout_key", "step", "valid")
+    narrow = rows.select(
+        "rule",
+        pl.col("context_key").alias("context"),
+        pl.col("action_key").alias("action"),
+        "rollout_key",
+        "step",
+        "valid",
+    )
     table = rollouts.select(
-        "rollout_key", "rollout_id", pl.col("group_id").alias("unit_id"), pl.col("group_key").alias("unit_key"), "sequence_key",
+        "rollout_key", "rollout_id", pl.col("group_id").alias("unit_id"),
+        pl.col("group_key").alias("unit_key"), "sequence_key",
         pl.lit(0, pl.Int64).alias("stratum"), "outcome",
     )  # fmt: skip
     found = build_pairs(con, PairInput(narrow.to_arrow(), table.to_arrow(), num_rules), job.config)
@@ -179,7 +208,11 @@ def pair_partition(job: DecisionsJob) -> BucketResult:
     for row in con.sql(statement("funnel")).to_arrow_table().to_pylist():
         result.rules.setdefault(row.pop("rule"), Counter()).update({name: int(n) for name, n in row.items()})
     facts = rollouts.select(
-        unit="group_id", task_id="group_id", evidence_outcome=pl.col("outcome") / 1e9, num_steps="len", order_trusted=pl.lit(True)
+        unit="group_id",
+        task_id="group_id",
+        evidence_outcome=pl.col("outcome") / 1e9,
+        num_steps="len",
+        order_trusted=pl.lit(True),
     )
     result.counts.update(bucket_counts(facts, pairs))
     write_part(job.out, "preferences", f"{job.number:05d}", PREFERENCES_THIN, [pairs])
@@ -197,11 +230,15 @@ def _rollouts(rows: pl.DataFrame) -> pl.DataFrame:
     twice = rows.filter(pl.struct("rollout_key", "step", "rule").is_duplicated())
     if not twice.is_empty():
         r = twice.row(0, named=True)
-        raise DataError(f"rollout {r['rollout_id']!r} has two rows for step {r['step']}, rule {r['rule']}; one is allowed.")
+        raise DataError(
+            f"rollout {r['rollout_id']!r} has two rows for step {r['step']}, rule {r['rule']}; one is allowed."
+        )
     table = rows.group_by("rollout_key", maintain_order=True).agg(
         pl.col("rollout_id", "group_id", "group_key", "outcome").first(), _outcomes=pl.col("outcome").n_unique()
     )
     mixed = table.filter(pl.col("_outcomes") > 1)
     if not mixed.is_empty():
-        raise DataError(f"rollout {mixed['rollout_id'][0]!r} has more than one outcome; it must be the same on all its rows.")
+        raise DataError(
+            f"rollout {mixed['rollout_id'][0]!r} has more than one outcome; it must be the same on all its rows."
+        )
     return table.drop("_outcomes")

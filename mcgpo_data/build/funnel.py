@@ -71,7 +71,8 @@ def make_funnel(reports: list[Report], total: BucketResult, config: BuildConfig)
         skipped.update(report.skipped)
         warnings.update(report.warnings)
     rules = {
-        (total.rule_names[r] if r < len(total.rule_names) else str(r)): dict(counts) for r, counts in sorted(total.rules.items())
+        (total.rule_names[r] if r < len(total.rule_names) else str(r)): dict(counts)
+        for r, counts in sorted(total.rules.items())
     }
     counts = dict(total.counts)
     return Funnel(
@@ -91,29 +92,39 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
     out = []
     groups = counts["groups"]
     if not counts["graded_rollouts"]:
-        return ["No rollout has a graded outcome. Name the field that holds it with --mapping, or choose --outcome score|return."]
+        return [
+            "No rollout has a graded outcome. Name the field that holds it with --mapping, or choose "
+            "--outcome score|return."
+        ]
     if counts["groups_too_small"] == groups and config.orientation == "opposite-fold":
         several = config.scope == "group" and counts["tasks"] < groups
         more = " --scope task, which puts all groups of a task together, would help here;" if several else ""
         out.append(
-            f"Every {'group' if config.scope == 'group' else 'task'} has fewer than 4 rollouts. A pair needs two actions, each seen "
-            f"both in the fold of the candidates and in the folds that judge, hence at least 4 rollouts (K = {config.folds});"
-            f"{more} more rollouts per task are the remedy. (--orientation all-folds gives pairs from as few as 2, judged by their own "
+            f"Every {'group' if config.scope == 'group' else 'task'} has fewer than 4 rollouts. A pair "
+            f"needs two actions, each seen "
+            f"both in the fold of the candidates and in the folds that judge, hence at least 4 rollouts (K "
+            f"= {config.folds});"
+            f"{more} more rollouts per task are the remedy. (--orientation all-folds gives pairs from as "
+            f"few as 2, judged by their own "
             "outcomes: leaky, for comparison only.)"
         )
     elif counts["groups_too_small"]:
-        out.append(f"{counts['groups_too_small']:,} of {groups:,} groups have fewer than 4 rollouts and cannot give a pair.")
+        out.append(
+            f"{counts['groups_too_small']:,} of {groups:,} groups have fewer than 4 rollouts and cannot give a pair."
+        )
     if not counts["groups_mixed"]:
         out.append("In every group all outcomes are equal: nothing says which action was better.")
     informative = max((r.get("informative_contexts", 0) for r in rules.values()), default=0)
     if not counts["pairs"] and counts["groups_mixed"] and not informative:
         out.append(
-            "No context was seen with two actions and different outcomes. A coarser state may match more: try --rules for your task "
+            "No context was seen with two actions and different outcomes. A coarser state may match more: "
+            "try --rules for your task "
             "family, --representation progress or state, or rules of your own (docs/rules.md)."
         )
     elif not counts["pairs"] and counts["groups_mixed"] and counts["groups_too_small"] < groups:
         out.append(
-            f"{informative:,} contexts are informative, but in none of them both actions have evidence in the folds that judge. "
+            f"{informative:,} contexts are informative, but in none of them both actions have evidence in "
+            f"the folds that judge. "
             "More rollouts per task help most; --folds 4 leaves more folds to judge."
         )
     if config.scope == "group" and counts["tasks"] < groups and not out:

@@ -18,8 +18,8 @@ def plan_build(paths: Sequence[str], config: BuildConfig, options: BuildOptions)
     """Counts, funnel, and rough sizes.
 
     Returns:
-        inputs, config, funnel as in a manifest; bytes_thin (measured), bytes_full (thin plus a third of the logs' text, twice for the
-        pairs), memory_bytes, workers.
+        inputs, config, funnel as in a manifest; bytes_thin (measured), bytes_full (thin plus a third of the logs'
+        text, twice for the pairs), memory_bytes, workers.
     """
     with tempfile.TemporaryDirectory(prefix="mcgpo-plan-") as folder:
         manifest = build_preferences(paths, Path(folder) / "plan", replace(config, form="thin"), options)

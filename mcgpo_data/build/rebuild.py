@@ -1,4 +1,6 @@
-"""Other options on an existing build: its rollouts, steps and decisions are linked, only what depends on the options is made again."""
+"""Other options on an existing build: its rollouts, steps and decisions are linked, only what depends on the
+options is made again.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
     """
     before = store.manifest["config"]
     if options.rules not in ("auto", before["rules"]):
-        raise UsageError(f"{store.path}: was built with --rules {before['rules']}; other rules need the logs. Name them as input.")
+        raise UsageError(
+            f"{store.path}: was built with --rules {before['rules']}; other rules need the logs. Name them as input."
+        )
     if before["form"] == "thin" and config.form == "full":
         raise UsageError(f"{store.path}: is a thin build without text. Add --form thin, or name the logs as input.")
     if out.resolve() == store.path.resolve():
@@ -60,7 +64,9 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
         staging.mkdir()
         jobs = [
             RebuildJob(
-                BucketJob(Bucket(i, i * width, (i + 1) * width, parts), staging, 1, stage, config, before["rules"], []),
+                BucketJob(
+                    Bucket(i, i * width, (i + 1) * width, parts), staging, 1, stage, config, before["rules"], []
+                ),
                 store.path,
                 regrade,
             )
@@ -126,7 +132,11 @@ def _return(work: RebuildJob, count: int) -> pl.Series:
         return pl.Series("_return", [None] * count, pl.Float64)
     files = [work.store / "steps" / f"part-{name}.parquet" for name, _, _ in job.bucket.ranges()]
     steps = pa.concat_tables(read_parquet(f, ["rollout_id", "reward"]) for f in files)
-    return pl.DataFrame(steps).group_by("rollout_id", maintain_order=True).agg(summed_reward().alias("_return"))["_return"]
+    return (
+        pl.DataFrame(steps)
+        .group_by("rollout_id", maintain_order=True)
+        .agg(summed_reward().alias("_return"))["_return"]
+    )
 
 
 def _link(path: Path, target: Path) -> None:

@@ -1,4 +1,6 @@
-"""`build-prefs` from end to end: find the logs, stage their steps, build bucket by bucket, publish the output with one rename."""
+"""`build-prefs` from end to end: find the logs, stage their steps, build bucket by bucket, publish the output
+with one rename.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from mcgpo_data.inputs import Source, find_sources
 from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.native import NativeReader
-from mcgpo_data.rules.registry import detect_rules, load_rules
+from mcgpo_data.rules.registry import detect_rules
 from mcgpo_data.staging import KEY_SPACE, Stage, read_range
 from mcgpo_data.store import finish, is_store, open_store, sha256_file, staged_output
 
@@ -78,7 +80,9 @@ def extract(job: ExtractJob) -> Extracted:
     assert reader is not None
     log = LogFile(job.source.path, job.source.display)
     pieces = isinstance(reader, NativeReader)
-    rollouts = reader.read_rows(log, report, job.thin) if isinstance(reader, NativeReader) else reader.read(log, report)
+    rollouts = (
+        reader.read_rows(log, report, job.thin) if isinstance(reader, NativeReader) else reader.read(log, report)
+    )
     for rollout in rollouts:
         if not pieces:
             report.rollouts += 1
@@ -94,15 +98,21 @@ def power_of_two(value: float) -> int:
 
 
 def build_preferences(
-    paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig, options: BuildOptions | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    config: BuildConfig,
+    options: BuildOptions | None = None,
 ) -> dict[str, Any]:
     """Build preferences from logs (or from an existing build) and write them to `out`.
 
-    A build without a single pair is written all the same: its funnel says why, and it can be rebuilt with other options.
+    A build without a single pair is written all the same: its funnel says why, and it can be rebuilt with other
+    options.
 
     Args:
         paths: log files and folders, or one existing build.
         out: folder to make.
+        config: how contexts are matched and pairs are formed.
+        options: how files are read, and where progress is told.
 
     Returns:
         The manifest.
@@ -180,8 +190,8 @@ def _check_bad(reports: list[Report], limit: float) -> None:
     records, bad = sum(r.records for r in reports), sum(sum(r.skipped.values()) for r in reports)
     if records and bad / records > limit:
         raise DataError(
-            f"{bad:,} of {records:,} records ({bad / records:.1%}) cannot be used, more than --max-bad-fraction {limit:g}:\n  "
-            + "\n  ".join(_losses(reports)[:12])
+            f"{bad:,} of {records:,} records ({bad / records:.1%}) cannot be used, more than "
+            f"--max-bad-fraction {limit:g}:\n  " + "\n  ".join(_losses(reports)[:12])
         )
 
 
@@ -195,7 +205,9 @@ def _losses(reports: list[Report]) -> list[str]:
 
 
 def _detect(staging: Path, partitions: int) -> str:
-    """Name of the rules that fit a sample of steps: the first rollouts in task order, whatever files they came from."""
+    """Name of the rules that fit a sample of steps: the first rollouts in task order, whatever files they came
+    from.
+    """
     step = max(1, partitions // 4)
     for low in range(0, partitions, step):
         width = KEY_SPACE // partitions
@@ -212,7 +224,9 @@ def _detect(staging: Path, partitions: int) -> str:
 
 def _buckets(extracted: list[Extracted], config: BuildConfig) -> list[Bucket]:
     """Buckets from the amount of data alone, so that they do not depend on how it is split into files."""
-    steps, narrow, text = (sum(getattr(e, name) for e in extracted) for name in ("steps", "narrow_bytes", "text_bytes"))
+    steps, narrow, text = (
+        sum(getattr(e, name) for e in extracted) for name in ("steps", "narrow_bytes", "text_bytes")
+    )
     count = power_of_two(max(steps / BUCKET_STEPS, narrow / BUCKET_NARROW_BYTES))
     parts = 1 if config.form == "thin" else power_of_two(text / count / PART_TEXT_BYTES)
     width = KEY_SPACE // count

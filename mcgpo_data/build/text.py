@@ -1,11 +1,12 @@
 """Prompts and responses joined to pairs, last and without copying more than is asked for.
 
-The messages of sorted steps are one flat Arrow array; a prompt is a contiguous slice of it (see `schema`), so that building prompts
-is one `take` over ranges, in chunks of bounded size.
+The messages of sorted steps are one flat Arrow array; a prompt is a contiguous slice of it (see `schema`), so that
+building prompts is one `take` over ranges, in chunks of bounded size.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -34,7 +35,11 @@ def with_text(pairs: pa.Table, steps: pa.Table) -> Iterator[pa.Table]:
     sizes = pc.fill_null(pc.binary_length(flat.field("content")), 0).to_numpy(zero_copy_only=False)
     weight = np.concatenate([[0], np.cumsum(sizes.astype(np.int64) + 64)])
     back = steps["step_index"].to_numpy() - steps["prompt_from"].to_numpy()
-    row_of = pl.DataFrame({"rollout_id": pl.Series(steps["rollout_id"])}).with_row_index("row").unique("rollout_id", keep="first")
+    row_of = (
+        pl.DataFrame({"rollout_id": pl.Series(steps["rollout_id"])})
+        .with_row_index("row")
+        .unique("rollout_id", keep="first")
+    )
 
     sides = {side: _rows(pairs, side, row_of) for side in ("chosen", "rejected")}
     begin = {side: offsets[rows - back[rows]] for side, rows in sides.items()}
@@ -42,7 +47,7 @@ def with_text(pairs: pa.Table, steps: pa.Table) -> Iterator[pa.Table]:
     cost = sum(weight[end[s] + 1] - weight[begin[s]] for s in sides)
     chunk = np.cumsum(cost) // CHUNK_BYTES if pairs.num_rows else np.zeros(0, np.int64)
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(chunk)) + 1, [pairs.num_rows]]).astype(np.int64)
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         table = pairs.slice(low, high - low)
         for side in sides:
             a, b = begin[side][low:high], end[side][low:high]

@@ -1,4 +1,6 @@
-"""Why is this side chosen? Every rollout that testified, and the weight factor by factor, from the stored tables alone."""
+"""Why is this side chosen? Every rollout that testified, and the weight factor by factor, from the stored tables
+alone.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ class Explanation:
 
     Attributes:
         pair: the row of the preferences table.
-        testimony: rollouts that took one of the two actions in this context: rollout_id, step, side, fold, outcome, role. Role is
-            "evidence", "candidate fold" (lies in a fold of the pair), "took both", or "unscored".
+        testimony: rollouts that took one of the two actions in this context: rollout_id, step, side, fold, outcome,
+            role. Role is "evidence", "candidate fold" (lies in a fold of the pair), "took both", or "unscored".
         factors: name, value and meaning of everything the weight is made of, in the order of the computation.
         options: options of the build.
     """
@@ -61,13 +63,17 @@ class Explanation:
             lines.append(f"  progress: {plain(p['progress'], width)}")
         for side, mark in (("chosen", "+"), ("rejected", "-")):
             lines.append(
-                f"  {mark} {side:8} {plain(p[f'{side}_action'], width)!s}   ({plain(p[f'{side}_rollout_id'], 40)}, step "
+                f"  {mark} {side:8} {plain(p[f'{side}_action'], width)!s}   "
+                f"({plain(p[f'{side}_rollout_id'], 40)}, step "
                 f"{p[f'{side}_step']}, fold {p[f'{side}_fold']})"
             )
             for t in self.testimony:
                 if t["side"] == side:
                     outcome = "unscored" if t["outcome"] is None else f"{t['outcome']:.3g}"
-                    lines.append(f"      {t['role']:14} fold {t['fold']}  outcome {outcome:8} {plain(t['rollout_id'], 50)}:{t['step']}")
+                    lines.append(
+                        f"      {t['role']:14} fold {t['fold']}  outcome {outcome:8} "
+                        f"{plain(t['rollout_id'], 50)}:{t['step']}"
+                    )
         lines += [f"    {name:18} {value:10.4f}   {meaning}" for name, value, meaning in self.factors]
         return lines
 
@@ -83,6 +89,7 @@ def explain_pair(store: Store, pair_id: str) -> Explanation:
     """Evidence and weight of one pair.
 
     Args:
+        store: a build from logs.
         pair_id: the id, or the beginning of it if that is unique.
 
     Raises:
@@ -91,19 +98,27 @@ def explain_pair(store: Store, pair_id: str) -> Explanation:
     pair, part = find_pair(store, pair_id)
     config = build_config_of(store)
     if "decisions" not in store.manifest["tables"]:
-        raise UsageError(f"{store.path}: was built from a decisions table and holds no rollouts; only logs can be explained.")
+        raise UsageError(
+            f"{store.path}: was built from a decisions table and holds no rollouts; only logs can be explained."
+        )
     unit = "task_id" if config.scope == "task" else "group_id"
     rollouts = pl.DataFrame(read_parquet(store.path / "rollouts" / f"part-{part}.parquet"))
     rollouts = rollouts.filter(pl.col(unit) == pair["group_id"])
     decisions = read_parquet(store.path / "decisions" / f"part-{part}.parquet")
-    decisions = decisions.filter(pc.is_in(decisions["rollout_id"], pa.array(rollouts["rollout_id"].to_list(), pa.string())))
+    decisions = decisions.filter(
+        pc.is_in(decisions["rollout_id"], pa.array(rollouts["rollout_id"].to_list(), pa.string()))
+    )
     con = connect("500MB")
     data = pair_inputs(decisions, rollouts, config)
     build_pairs(con, data, config)
-    key = pl.DataFrame(decisions.select(["rule", "rollout_id", "step_index", "action_key"])).filter(pl.col("rule") == pair["rule"])
+    key = pl.DataFrame(decisions.select(["rule", "rollout_id", "step_index", "action_key"])).filter(
+        pl.col("rule") == pair["rule"]
+    )
 
     def action_key(side: str) -> int:
-        row = key.filter((pl.col("rollout_id") == pair[f"{side}_rollout_id"]) & (pl.col("step_index") == pair[f"{side}_step"]))
+        row = key.filter(
+            (pl.col("rollout_id") == pair[f"{side}_rollout_id"]) & (pl.col("step_index") == pair[f"{side}_step"])
+        )
         return int(row["action_key"][0])
 
     values = {"context": int(pair["context"], 16), "chosen": action_key("chosen"), "rejected": action_key("rejected")}
@@ -118,7 +133,7 @@ def explain_pair(store: Store, pair_id: str) -> Explanation:
             row["role"] = "took both" if row["took_both"] else "evidence"
         del row["took_both"]
     con.close()
-    options = {k: v for k, v in store.manifest["config"].items()}
+    options = dict(store.manifest["config"].items())
     return Explanation(pair, found, _factors(pair, config), options)
 
 
@@ -148,5 +163,3 @@ def _factors(pair: dict[str, Any], config: BuildConfig) -> list[tuple[str, float
         ("class weight", pair["class_weight"], meaning),
         ("weight", pair["weight"], f"class weight shared by {pair['class_pairs']} pair(s) of this class"),
     ]
-
-

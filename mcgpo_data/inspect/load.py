@@ -56,7 +56,9 @@ def find_pair(store: Store, pair_id: str) -> tuple[dict[str, Any], str]:
         hits = pc.indices_nonzero(pc.starts_with(ids, pair_id)).to_pylist() if pair_id else []
         found += [(path, i, ids[i].as_py()) for i in hits]
     if len(found) != 1:
-        near = f" Several begin so: {', '.join(i for _, _, i in found[:4])} …" if found else " `mcgpo show` lists them."
+        near = (
+            f" Several begin so: {', '.join(i for _, _, i in found[:4])} …" if found else " `mcgpo show` lists them."
+        )
         raise UsageError(f"{store.path}: {'no' if not found else 'more than one'} pair {pair_id!r}.{near}")
     path, index, _ = found[0]
     return read_parquet(path).slice(index, 1).to_pylist()[0], path.stem.removeprefix("part-")[:5]

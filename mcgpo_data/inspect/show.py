@@ -35,9 +35,10 @@ def select_pairs(
 def pair_lines(pairs: pl.DataFrame) -> list[str]:
     """A table, one pair per line."""
     lines = [f"{'pair':16}  {'weight':>7}  {'delta':>6}  {'support':>7}  {'rule':8}  chosen  >  rejected   (task)"]
-    for p in pairs.iter_rows(named=True):
-        lines.append(
-            f"{p['pair_id']}  {p['weight']:7.4f}  {p['delta']:6.3f}  {p['support']:7.2f}  {plain(p['rule_name'], 8):8}  "
-            f"{plain(p['chosen_action'], 40)}  >  {plain(p['rejected_action'], 40)}   ({plain(p['task_id'], 30)})"
-        )
+    lines += [
+        f"{p['pair_id']}  {p['weight']:7.4f}  {p['delta']:6.3f}  {p['support']:7.2f}  "
+        f"{plain(p['rule_name'], 8):8}  "
+        f"{plain(p['chosen_action'], 40)}  >  {plain(p['rejected_action'], 40)}   ({plain(p['task_id'], 30)})"
+        for p in pairs.iter_rows(named=True)
+    ]
     return lines if len(pairs) else ["no such pairs"]

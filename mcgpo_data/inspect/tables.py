@@ -15,7 +15,9 @@ def _names(table: str | None) -> list[str]:
         return list(TABLES)
     if table not in TABLES:
         near = difflib.get_close_matches(table, TABLES, 1)
-        raise UsageError(f"no table {table!r}.{f' Did you mean {near[0]}?' if near else ''} Known: {', '.join(TABLES)}.")
+        raise UsageError(
+            f"no table {table!r}.{f' Did you mean {near[0]}?' if near else ''} Known: {', '.join(TABLES)}."
+        )
     return [table]
 
 
@@ -27,7 +29,9 @@ def table_lines(table: str | None) -> list[str]:
         for f in TABLES[name]:
             kind = str(f.type)
             kind = "list<message>" if kind.startswith("list<") and "role" in kind else kind
-            lines.append(f"    {f.name:22} {kind:14} {'null ok ' if f.nullable else '        '} {f.metadata[b'doc'].decode()}")
+            lines.append(
+                f"    {f.name:22} {kind:14} {'null ok ' if f.nullable else '        '} {f.metadata[b'doc'].decode()}"
+            )
     return lines
 
 

@@ -14,7 +14,9 @@ from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.native import NativeReader
 
 
-def validate_files(paths: Sequence[str], format_name: str | None = None, mapping: Reader | None = None) -> list[dict[str, Any]]:
+def validate_files(
+    paths: Sequence[str], format_name: str | None = None, mapping: Reader | None = None
+) -> list[dict[str, Any]]:
     """One entry per file: format, counts, and the first places of every loss.
 
     Raises:
@@ -69,4 +71,7 @@ def check_bad(entries: list[dict[str, Any]], limit: float) -> None:
     records = sum(e.get("records", 0) for e in entries)
     bad = sum(sum(e.get("skipped", {}).values()) for e in entries)
     if records and bad / records > limit:
-        raise DataError(f"{bad:,} of {records:,} records ({bad / records:.1%}) cannot be used, more than --max-bad-fraction {limit:g}.")
+        raise DataError(
+            f"{bad:,} of {records:,} records ({bad / records:.1%}) cannot be used, more than "
+            f"--max-bad-fraction {limit:g}."
+        )

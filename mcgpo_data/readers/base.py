@@ -6,8 +6,8 @@ A reader is an object with
     detect(head)              True when the first records look like this format (by keys, never by file name alone)
     read(log, report)         yields `Rollout`s; skips what it cannot use and says so in `report`
 
-Readers never raise on bad records: they call `report.skip(reason, where, value)` and go on. They raise `DataError` only
-when a whole file contradicts itself.
+Readers never raise on bad records: they call `report.skip(reason, where, value)` and go on. They raise `DataError`
+only when a whole file contradicts itself.
 """
 
 from __future__ import annotations

@@ -132,7 +132,9 @@ class LogFile:
         try:
             info = self.path.stat()
         except (OSError, ValueError) as error:
-            raise UsageError(f"{self.display}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+            raise UsageError(
+                f"{self.display}: cannot be read ({getattr(error, 'strerror', None) or error})."
+            ) from error
         if not stat.S_ISREG(info.st_mode):
             raise UsageError(f"{self.display}: not a regular file.")
         self.size = info.st_size
@@ -163,7 +165,8 @@ class LogFile:
             import zstandard
 
             inner = cast(
-                "IO[bytes]", zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True)
+                "IO[bytes]",
+                zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True),
             )
         return io.BufferedReader(_Capped(inner, raw, self.display, self.size), buffer_size=2**20)
 
@@ -221,7 +224,9 @@ class LogFile:
         if data.lstrip()[:1] in (b"{", b"["):
             try:
                 document = loads(data) if whole else self.document()
-                return Head(self.display, "json", document[:HEAD_RECORDS] if isinstance(document, list) else [document], text)
+                return Head(
+                    self.display, "json", document[:HEAD_RECORDS] if isinstance(document, list) else [document], text
+                )
             except (ValueError, RecursionError):
                 first = next(self._concatenated(Report(self.display)), None)
                 if first is not None:
@@ -247,7 +252,8 @@ class LogFile:
         data = self._read(MAX_DOCUMENT_BYTES + 1)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ResourceError(
-                f"{self.display}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; convert it to JSON lines."
+                f"{self.display}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; convert "
+                f"it to JSON lines."
             )
         return loads(data.removeprefix(b"\xef\xbb\xbf"))
 
@@ -259,7 +265,9 @@ class LogFile:
         return data.decode("utf-8", "replace")
 
     def lines(self, report: Report) -> Iterator[tuple[int, bytes]]:
-        """(line number from 1, line without its end) of every non-blank line; over-long ones are skipped and counted."""
+        """(line number from 1, line without its end) of every non-blank line; over-long ones are skipped and
+        counted.
+        """
         number = 0
         try:
             with self.open() as stream:
@@ -284,7 +292,8 @@ class LogFile:
 
     def records(self, report: Report) -> Iterator[tuple[int, Any]]:
         """(place, value) of every record: line number for JSON lines, index for JSON arrays and Parquet rows, 0 for a
-        single JSON object. Malformed records are skipped and counted."""
+        single JSON object. Malformed records are skipped and counted.
+        """
         kind = self.head().kind
         if kind == "parquet":
             yield from self._parquet_records(report)

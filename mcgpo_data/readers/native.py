@@ -1,7 +1,8 @@
 """The native log: one JSON object (or Parquet row) per step. See docs/formats.md.
 
-Required: `task_id`, `rollout_id`, `step`, and `action` or `response`. Everything else is optional. `success` and `outcome` count as
-the last step of a rollout states them. Steps of a rollout may lie in any order and in several files.
+Required: `task_id`, `rollout_id`, `step`, and `action` or `response`. Everything else is optional. `success` and
+    `outcome` count as the last step of a rollout states them. Steps of a rollout may lie in any order and in several
+    files.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ class NativeReader:
     @staticmethod
     def _malformed(last: tuple[int, bytes], report: Report, *, final: bool) -> None:
         cut = final and last[1][:1] == b"{" and not last[1].endswith(b"}")
-        report.skip("truncated last line" if cut else "malformed JSON", last[0], last[1][:80].decode("utf-8", "replace"))
+        report.skip(
+            "truncated last line" if cut else "malformed JSON", last[0], last[1][:80].decode("utf-8", "replace")
+        )
 
     @staticmethod
     def _convert(kind: type[_ThinRow], value: Any, where: int, report: Report) -> _ThinRow | None:
