@@ -5,6 +5,7 @@ stderr.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -71,10 +72,30 @@ def _input_options(command: Command) -> Command:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Quiet:
+    """Ends quietly when the reader of our output goes away, as in `mcgpo show out | head`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command."""
+        try:
+            return super().invoke(ctx)  # type: ignore[misc]  # the next class is a click command
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+
+
+class _Group(_Quiet, click.Group):
+    pass
+
+
+class _Command(_Quiet, click.Command):
+    pass
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="mcgpo")
 def cli() -> None:
-    r"""Weighted action preferences from logged rollouts of LLM agents.
+    """Weighted action preferences from logged rollouts of LLM agents.
 
     \b
     Examples:
@@ -84,7 +105,7 @@ def cli() -> None:
     """
 
 
-@cli.command("build-prefs", help=BUILD_EXAMPLES)
+@cli.command("build-prefs", cls=_Command, help=BUILD_EXAMPLES)
 @click.argument("logs", nargs=-1)
 @click.option("-o", "--output", "out", required=True, metavar="OUT", help="Folder to make.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing build.")
@@ -122,7 +143,7 @@ def build_prefs(
 @_build_options
 @_output_options
 def plan(logs: tuple[str, ...], workers: int | None, **rest: Any) -> None:
-    r"""What a build of LOGS would give: counts, pairs, size. Writes nothing.
+    """What a build of LOGS would give: counts, pairs, size. Writes nothing.
 
     \b
     Examples:
@@ -158,7 +179,7 @@ def validate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    r"""What each file is, and what is wrong where. Writes nothing.
+    """What each file is, and what is wrong where. Writes nothing.
 
     \b
     Examples:
@@ -181,7 +202,7 @@ def validate(
 @click.argument("pair_id")
 @_output_options
 def explain(out: str, pair_id: str, as_json: bool, quiet: bool) -> None:
-    r"""Why one pair of the build OUT is oriented and weighted as it is.
+    """Why one pair of the build OUT is oriented and weighted as it is.
 
     \b
     Examples:
@@ -214,7 +235,7 @@ def explain(out: str, pair_id: str, as_json: bool, quiet: bool) -> None:
 )
 @_output_options
 def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -> None:
-    r"""Funnel and pairs of the build OUT.
+    """Funnel and pairs of the build OUT.
 
     \b
     Examples:
@@ -245,7 +266,7 @@ def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Schema.")
 def schema(table: str | None, as_json: bool) -> None:
-    r"""Columns of the tables that a build holds: all, or TABLE.
+    """Columns of the tables that a build holds: all, or TABLE.
 
     \b
     Examples:
@@ -350,9 +371,6 @@ def run(command: click.Command, name: str) -> int:
     except McgpoError as error:
         click.echo(f"error: {error}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; nothing more to say
-        return 0
     except MemoryError:
         click.echo("error: out of memory. Use fewer --workers, or --form thin.", err=True)
         return 6

@@ -98,15 +98,12 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
         ]
     if counts["groups_too_small"] == groups and config.orientation == "opposite-fold":
         several = config.scope == "group" and counts["tasks"] < groups
-        more = " --scope task, which puts all groups of a task together, would help here;" if several else ""
+        here = "would help here" if several else "helps where a task has several groups"
         out.append(
-            f"Every {'group' if config.scope == 'group' else 'task'} has fewer than 4 rollouts. A pair "
-            f"needs two actions, each seen "
-            f"both in the fold of the candidates and in the folds that judge, hence at least 4 rollouts (K "
-            f"= {config.folds});"
-            f"{more} more rollouts per task are the remedy. (--orientation all-folds gives pairs from as "
-            f"few as 2, judged by their own "
-            "outcomes: leaky, for comparison only.)"
+            f"Every {config.scope} has fewer than 4 rollouts. A pair needs two actions, each seen both in the fold of "
+            f"the candidates and in the folds that judge, hence at least 4 rollouts, at K = {config.folds} and at any "
+            f"larger K. --scope task {here}; otherwise more rollouts per task are the remedy. (--orientation "
+            "all-folds gives pairs from as few as 2, judged by their own outcomes: leaky, for comparison only.)"
         )
     elif counts["groups_too_small"]:
         out.append(
@@ -123,9 +120,9 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
         )
     elif not counts["pairs"] and counts["groups_mixed"] and counts["groups_too_small"] < groups:
         out.append(
-            f"{informative:,} contexts are informative, but in none of them both actions have evidence in "
-            f"the folds that judge. "
-            "More rollouts per task help most; --folds 4 leaves more folds to judge."
+            f"{informative:,} contexts are informative, but in none of them both actions have evidence in the folds "
+            "that judge. (Rollouts with identical actions share a fold.) More rollouts per task help most; --folds 4 "
+            "leaves more folds to judge."
         )
     if config.scope == "group" and counts["tasks"] < groups and not out:
         out.append("Some tasks have several groups: --scope task matches contexts across them.")
