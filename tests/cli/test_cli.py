@@ -125,7 +125,7 @@ def test_an_unknown_key_of_a_yaml_file_is_named_with_the_nearest_one(call: Any, 
 
 def test_too_much_bad_data_exits_3_with_places_and_writes_nothing(call: Any, tmp_path: Path) -> None:
     log = write_log(tmp_path / "log.jsonl", [row for i in range(16) for row in rollout(f"r{i}", "ab"[i % 2], i % 2)])
-    log.write_text(log.read_text() + "{broken\n" * 6 + json.dumps(rollout("r9", "a", 1)[0]) + "\n")
+    log.write_text(log.read_text() + "{broken\n" * 6 + json.dumps(rollout("r99", "a", 1)[0]) + "\n")
     code, _, err = call("build-prefs", log, "-o", tmp_path / "o")
     assert code == 3
     assert f"{log}:33" in err
