@@ -27,6 +27,7 @@ TITLES: Final = {
     "decisions": "One row per decision and rule: the keys that are matched.",
     "preferences": "One row per preference pair. A thin table lacks the four columns of text.",
     "sources": "One row per rollout: the file and record that it came from.",
+    "advantages": "One row per step: what an estimator makes of it. Each table `advantages_<estimator>` has some columns.",
 }
 ENUMS: Final = {
     "group_source": schema.GROUP_SOURCES,
@@ -140,6 +141,18 @@ def manifest_schema() -> Json:
         {"path": _doc(text, "Relative to the manifest."), "sha256": sha256, "rows": count, "bytes": count},
     )
     table = _object({"files": {"type": "array", "items": file}, "rows": count})
+    credit = _object(
+        {
+            "options": _doc({"type": "object"}, "The resolved options of the estimator."),
+            "preset": _doc(_nullable(text), "Where they came from."),
+            "rule": _doc(count, "Index of the rule whose states and actions were used."),
+            "keys": _doc({"type": "array", "items": text}, "Key columns that make a state."),
+            "rewards": _doc(text, "outcome: of the build; logged: those of the steps."),
+            "counts": _doc(counts, "Steps, groups and rollouts, and which of them say something."),
+            "created": _doc({"type": "string", "format": "date-time"}, "UTC."),
+            "versions": _doc(_map_of(text), "Of the libraries that decide the bytes."),
+        }
+    )
     properties: Json = {
         "schema_version": _doc(
             {"type": "string", "pattern": r"^[0-9]+\.[0-9]+$"},
@@ -155,13 +168,17 @@ def manifest_schema() -> Json:
             sha256, "content_id of the build whose decisions were used again; absent: made from logs."
         ),
         "tables": _doc(_map_of(table), "Tables by name."),
+        "credit": _doc(
+            _object({"of": _doc(sha256, "content_id of the build before it had any."), "estimators": _map_of(credit)}),
+            "How tables of advantages were made; absent: there are none.",
+        ),
         "funnel": _doc({"type": "object"}, "What became of the records, from log to pair."),
         "versions": _doc(_map_of(text), "Of Python and of the libraries that decide the bytes.")
         | {"required": ["python", "duckdb", "polars", "pyarrow"]},
         "content_id": _doc(sha256, "sha256 over the hashes of the table files: equal for equal tables."),
     }
     head = _head("manifest", "What an output folder holds, what it was made from, and how.")
-    return head | _object(properties, optional=("rebuilt_from",))
+    return head | _object(properties, optional=("rebuilt_from", "credit"))
 
 
 def documents() -> dict[str, str]:

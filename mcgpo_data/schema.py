@@ -8,6 +8,7 @@ Every Parquet file that this package writes has exactly one of these Arrow schem
     decisions     one row per decision and rule: the keys that are matched
     preferences   one row per preference pair
     sources       one row per rollout: which file and record it came from (the only table that depends on file layout)
+    advantages    one row per step, in a table `advantages_<estimator>` each; columns that explain it vary by estimator
 
 How text is stored once: `steps.messages` holds only the messages that this step *adds*: what the policy read since its
 last response, then the response itself as the last message. The prompt of step t is the concatenation of `messages` of
@@ -180,10 +181,47 @@ SOURCES: Final = pa.schema(
     ]
 )
 
+ADVANTAGES: Final = pa.schema(
+    [
+        _field("group_id", S, "Group of the rollout.", null=False),
+        _field("rollout_id", S, "Rollout.", null=False),
+        _field("step_index", I32, "Step.", null=False),
+        _field("episode_advantage", F64, "Of the rollout among those of its group. Never NaN.", null=False),
+        _field("step_advantage", F64, "Of the step; 0 for estimators without a step term. Never NaN.", null=False),
+        _field("advantage", F64, "episode_weight * episode_advantage + step_weight * step_advantage.", null=False),
+        _field("scored", B, "Whether the rollout's outcome is known; if not, all its numbers are 0.", null=False),
+        _field("valid", B, "Whether the action was valid.", null=False),
+        _field("group_size", I64, "Scored rollouts of the group.", null=False),
+        _field("group_mean", F64, "Mean score of the group.", null=False),
+        _field("group_std", F64, "Standard deviation of the scores of the group.", null=False),
+        _field("anchor_size", I64, "Steps of the group taken in this state."),
+        _field("anchor_actions", I64, "Different actions among them."),
+        _field("anchor_mean", F64, "Mean return of these steps."),
+        _field("anchor_term", F64, "Next value, standardised within the state."),
+        _field("group_term", F64, "Gain in value, standardised within the group."),
+        _field("action_size", I64, "Steps of the group with this action in this state."),
+        _field("action_mean", F64, "Mean return of these steps."),
+        _field("shrunken_mean", F64, "action_mean, shrunken towards anchor_mean."),
+        _field("gate", F64, "Share of the spread in this state that actions explain, and how far it is trusted."),
+        _field("return", F64, "Discounted rewards from this step on."),
+        _field("distance", I64, "Fewest observed steps from the state to success; one more than any if none leads there."),
+        _field("next_distance", I64, "The same for the state after the action."),
+        _field("reachable", B, "Whether success was reached from the state after the action."),
+        _field("value", F64, "Value of next_distance."),
+        _field("levels", I64, "Lengths of history at which the step differs from others."),
+        _field("state_value", F64, "Value of the state."),
+        _field("next_value", F64, "Value of the state after the action."),
+        _field("action_value", F64, "Value of the action in the state."),
+        _field("delta", F64, "Reward and next value less the value of the state."),
+        _field("gae", F64, "Discounted sum of delta from this step on, before it is standardised."),
+    ]
+)
+
 TABLES: Final = {
     "rollouts": ROLLOUTS,
     "steps": STEPS,
     "decisions": DECISIONS,
     "preferences": PREFERENCES,
     "sources": SOURCES,
+    "advantages": ADVANTAGES,
 }

@@ -3,13 +3,18 @@ complete.
 
     OUT/manifest.json                      inputs with hashes, resolved options, versions, counts, funnel; written last
     OUT/{rollouts,steps,decisions,preferences,sources}/part-*.parquet
+    OUT/advantages_<estimator>/part-*.parquet         where they were asked for, see `mcgpo_data.credit.store`
 
 Readers therefore see a whole build or none. Table files hold nothing but their rows: the same input and options give
 the same bytes. (The rename is atomic on local file systems; network and FUSE drives may not keep that promise.)
+
+A build holds a lock on its hidden folder, which ends with its process, however that ends: the next build of the same
+output removes the folders of dead builds, and puts back what one of them had just set aside.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,13 +22,13 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mcgpo_data.errors import IntegrityError, OutputError, ResourceError, UsageError
+from mcgpo_data.errors import IntegrityError, McgpoError, OutputError, ResourceError, UsageError
 from mcgpo_data.schema import SCHEMA_VERSION
 
 MANIFEST: Final = "manifest.json"
@@ -73,33 +78,78 @@ def staged_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         OutputError: `out` exists and `overwrite` is false, or `out` is not a build of ours.
     """
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise OutputError(f"{out}: exists and is not a folder; choose another output.")
-    if out.is_dir() and any(out.iterdir()):
-        if not (out / MANIFEST).is_file():
-            raise OutputError(f"{out}: holds files that are not a build; choose another output folder.")
-        if not overwrite:
-            raise OutputError(f"{out}: exists already. Use --overwrite to replace it, or choose another output.")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        stage = out.parent / f".{out.name}.{os.getpid()}.partial"
-        if stage.exists():
-            shutil.rmtree(stage)
-        stage.mkdir()
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be created ({error.strerror or error}).") from error
+        stage = _open_stage(out, overwrite=overwrite)
+    except McgpoError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise OutputError(f"{out}: cannot be created ({getattr(error, 'strerror', None) or error}).") from error
+    lock = _lock(stage)
     try:
         yield stage
         _swap(stage, out)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(stage, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, McgpoError):
+            raise ResourceError(f"{out}: cannot be written ({error}).") from error
         raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _open_stage(out: Path, *, overwrite: bool) -> Path:
+    parent = out.absolute().parent
+    if out.name in ("", ".."):
+        raise OutputError(f"{out}: name a folder to make.")
+    if parent.is_dir():
+        _remove_stale(parent, out.name)
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise OutputError(f"{out}: exists and is not a folder; choose another output.")
+    if out.is_dir() and any(out.iterdir()):
+        if not is_store(out):
+            raise OutputError(f"{out}: holds files that are not a build; choose another output folder.")
+        if not overwrite:
+            raise OutputError(f"{out}: exists already. Use --overwrite to replace it, or choose another output.")
+    parent.mkdir(parents=True, exist_ok=True)
+    stage = parent / f".{out.name}.{os.getpid()}.partial"
+    stage.mkdir()
+    return stage
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock of a folder; None where another process holds it, or nobody can."""
+    descriptor = None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if descriptor is not None:
+            os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_stale(parent: Path, name: str) -> None:
+    """Remove what killed builds of `parent/name` left; an older build that one had moved away returns."""
+    for folder in sorted(parent.iterdir()):
+        number, dot, kind = folder.name.removeprefix(f".{name}.").partition(".")
+        if not folder.name.startswith(f".{name}.") or not number.isdecimal() or kind not in ("partial", "old"):
+            continue
+        lock = _lock(folder)
+        if lock is None:
+            continue
+        if kind == "old" and is_store(folder) and not (parent / name).exists():
+            os.rename(folder, parent / name)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def _swap(stage: Path, out: Path) -> None:
     old = None
     if out.exists():
-        old = out.parent / f".{out.name}.{os.getpid()}.old"
+        old = stage.with_suffix(".old")
         os.rename(out, old)
     try:
         os.rename(stage, out)
@@ -111,27 +161,19 @@ def _swap(stage: Path, out: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def finish(stage: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Hash all table files, complete the manifest and write it: the last file of a build."""
+def finish(stage: Path, manifest: dict[str, Any], linked: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Hash the table files, complete the manifest and write it: the last file of a build. Files that come from another
+    build keep the entries (`linked`) that they had there, so that damage since then still shows.
+    """
+    known = {f["path"]: f for f in linked}
     tables: dict[str, Any] = {}
     for folder in sorted(p for p in stage.iterdir() if p.is_dir()):
         files = []
         for path in sorted(folder.glob("*.parquet")):
-            rows = pq.read_metadata(path).num_rows
-            files.append(
-                {
-                    "path": f"{folder.name}/{path.name}",
-                    "sha256": sha256_file(path),
-                    "rows": rows,
-                    "bytes": path.stat().st_size,
-                }
-            )
+            name = f"{folder.name}/{path.name}"
+            files.append(known.get(name) or _entry(path, name))
         tables[folder.name] = {"rows": sum(f["rows"] for f in files), "files": files}
-    digest = hashlib.sha256()
-    for name, entry in tables.items():
-        if name != "sources":  # depends on how the input is split into files
-            digest.update(name.encode() + b"".join(bytes.fromhex(f["sha256"]) for f in entry["files"]))
-    manifest = {"schema_version": SCHEMA_VERSION, **manifest, "tables": tables, "content_id": digest.hexdigest()}
+    manifest = {"schema_version": SCHEMA_VERSION, **manifest, "tables": tables, "content_id": _content_id(tables)}
     path = stage / MANIFEST
     with open(path, "w", encoding="utf-8") as stream:
         json.dump(manifest, stream, indent=2, ensure_ascii=True, allow_nan=False)
@@ -139,6 +181,19 @@ def finish(stage: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         stream.flush()
         os.fsync(stream.fileno())
     return manifest
+
+
+def _entry(path: Path, name: str) -> dict[str, Any]:
+    rows = pq.read_metadata(path).num_rows
+    return {"path": name, "sha256": sha256_file(path), "rows": rows, "bytes": path.stat().st_size}
+
+
+def _content_id(tables: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name, entry in sorted(tables.items()):
+        if name != "sources":  # depends on how the input is split into files
+            digest.update(name.encode() + b"".join(bytes.fromhex(f["sha256"]) for f in entry["files"]))
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -165,12 +220,39 @@ class Store:
             )
         return pa.concat_tables(read_parquet(path, columns) for path in paths)
 
+    def link(self, tables: Iterable[str], stage: Path) -> list[dict[str, Any]]:
+        """Files of some tables under other names: hard links where the file system allows, else copies. What is
+        there already stays.
+
+        Returns:
+            Manifest entries of the files that were linked, for `finish`.
+
+        Raises:
+            IntegrityError: a file is missing.
+        """
+        linked = []
+        for entry in (f for table in tables for f in self.manifest["tables"].get(table, {"files": []})["files"]):
+            path, target = self.path / entry["path"], stage / entry["path"]
+            if target.exists():
+                continue
+            if not path.is_file():
+                raise IntegrityError(f"{path}: is missing; rebuild the output.")
+            target.parent.mkdir(exist_ok=True)
+            try:
+                os.link(path, target)
+            except OSError:
+                shutil.copyfile(path, target)
+            linked.append(entry)
+        return linked
+
     def verify(self) -> None:
-        """Compare every file with its checksum.
+        """Compare every file with its checksum, and the checksums with `content_id`.
 
         Raises:
             IntegrityError: a file is missing or differs.
         """
+        if _content_id(self.manifest["tables"]) != self.manifest["content_id"]:
+            raise IntegrityError(f"{self.path / MANIFEST}: its checksums are not those of its content_id; rebuild.")
         for entry in self.manifest["tables"].values():
             for f in entry["files"]:
                 path = self.path / f["path"]
@@ -196,8 +278,8 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def is_store(path: Path) -> bool:
-    """Whether a folder is a finished build."""
-    return path.is_dir() and (path / MANIFEST).is_file()
+    """Whether a folder is a finished build (other programs write a `manifest.json` too, but no `preferences`)."""
+    return path.is_dir() and (path / MANIFEST).is_file() and (path / "preferences").is_dir()
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
@@ -217,9 +299,13 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         version = str(manifest["schema_version"])
         for entry in manifest["tables"].values():
             for f in entry["files"]:
-                parts = Path(f["path"]).parts
-                if len(parts) != 2 or ".." in parts:
+                parts = PurePosixPath(f["path"]).parts
+                if len(parts) != 2 or "/" in parts or ".." in parts:
                     raise ValueError(f"file name {f['path']!r}")
+                if len(bytes.fromhex(f["sha256"])) != 32:
+                    raise ValueError(f"sha256 {f['sha256']!r}")
+        for key in ("content_id", "config", "inputs", "funnel"):
+            manifest[key]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IntegrityError(f"{folder / MANIFEST}: is damaged ({error}); rebuild the output.") from error
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:

@@ -5,7 +5,6 @@ options is made again.
 from __future__ import annotations
 
 import datetime
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +75,7 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
         total = merge(run_jobs(rebuild_bucket, jobs, "build", options))
         total.rule_names = tuple(before["rule_names"])
         shutil.rmtree(staging)
-        for table in ("rollouts", "steps", "decisions", "sources"):
-            for path in store.files(table):
-                target = stage / table / path.name
-                if not target.exists():
-                    _link(path, target)
+        linked = store.link(("rollouts", "steps", "decisions", "sources"), stage)
         reports = [Report(e["path"], e["format"], e["records"], e["rollouts"], e["steps"], e["skipped"], e["warnings"])
                    for e in store.manifest["inputs"]]  # fmt: skip
         funnel = make_funnel(reports, total, config)
@@ -96,6 +91,7 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
                 "versions": versions(),
                 "funnel": funnel.to_dict(),
             },
+            linked,
         )
 
 
@@ -137,12 +133,3 @@ def _return(work: RebuildJob, count: int) -> pl.Series:
         .group_by("rollout_id", maintain_order=True)
         .agg(summed_reward().alias("_return"))["_return"]
     )
-
-
-def _link(path: Path, target: Path) -> None:
-    """The same bytes under another name: a hard link where the file system allows, else a copy."""
-    target.parent.mkdir(exist_ok=True)
-    try:
-        os.link(path, target)
-    except OSError:
-        shutil.copyfile(path, target)

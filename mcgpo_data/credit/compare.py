@@ -7,7 +7,9 @@ correlate) is None, never NaN.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -15,32 +17,68 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcgpo_data.credit.keys import Bools, Floats
+from mcgpo_data.credit.keys import Bools, Floats, Ints
 from mcgpo_data.errors import UsageError
 
 SILENT: Final = 1e-9
 IDS: Final = ("group_id", "rollout_id", "step_index")
+TERMS: Final = ("advantage", "step_advantage")
 
 
-def signal(table: pa.Table) -> dict[str, Any]:
-    """Where one estimator says something, over the scored steps.
+@dataclass(frozen=True)
+class PairRows:
+    """Preference pairs as rows of the tables.
 
-    Returns:
-        `steps`, `groups`; `with_step_signal`, `alone` (no other step in its state): shares of steps; `collapsed`,
-        `collapsed_steps`: shares of groups in which no step has an advantage, or a step advantage.
+    Attributes:
+        chosen: row of the chosen step of each pair, shape (pairs,); -1 where the tables do not have it.
+        rejected: row of the rejected step.
+        weight: weight of the pair.
     """
+
+    chosen: Ints
+    rejected: Ints
+    weight: Floats
+
+    @classmethod
+    def of(cls, table: pa.Table, preferences: pa.Table) -> PairRows:
+        """The pairs of a preferences table (rollout ids and steps of both sides, weights) among the steps of a table."""
+        chosen, rejected = (_rows(table, preferences, side) for side in ("chosen", "rejected"))
+        return cls(chosen, rejected, _numbers(preferences, "weight"))
+
+
+def signal_counts(table: pa.Table) -> Counter[str]:
+    """Counts behind `signal`, to be added up over parts of a log that hold whole groups."""
     table = table.filter(table["scored"])
     step, total = (np.abs(_numbers(table, name)) > SILENT for name in ("step_advantage", "advantage"))
     groups = _codes(table["group_id"])
     size = int(groups.max(initial=-1)) + 1
-    alone = _numbers(table, "anchor_size") == 1 if "anchor_size" in table.column_names else np.zeros(0, bool)
-    return {
+    counts = {
         "steps": table.num_rows,
         "groups": size,
-        "with_step_signal": _share(step),
-        "alone": _share(alone),
-        "collapsed": _share(np.bincount(groups, total, size) == 0),
-        "collapsed_steps": _share(np.bincount(groups, step, size) == 0),
+        "with_step_signal": np.count_nonzero(step),
+        "collapsed": np.count_nonzero(np.bincount(groups, total, size) == 0),
+        "collapsed_steps": np.count_nonzero(np.bincount(groups, step, size) == 0),
+    }
+    if "anchor_size" in table.column_names:
+        counts["alone"] = np.count_nonzero(_numbers(table, "anchor_size") == 1)
+    return Counter({name: int(count) for name, count in counts.items()})
+
+
+def signal(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Where one estimator says something, over the scored steps, from `signal_counts`.
+
+    Returns:
+        `steps`, `groups`; `with_step_signal`, `alone` (no other step in its state; None without states): shares of
+        steps; `collapsed`, `collapsed_steps`: shares of groups in which no step has an advantage, or a step advantage.
+    """
+    steps, groups = counts["steps"], counts["groups"]
+    return {
+        "steps": steps,
+        "groups": groups,
+        "with_step_signal": _ratio(counts["with_step_signal"], steps),
+        "alone": _ratio(counts["alone"], steps) if "alone" in counts else None,
+        "collapsed": _ratio(counts["collapsed"], groups),
+        "collapsed_steps": _ratio(counts["collapsed_steps"], groups),
     }
 
 
@@ -62,8 +100,8 @@ def agreement(first: pa.Table, second: pa.Table, column: str = "step_advantage")
     if not first.select(IDS).equals(second.select(IDS)):
         raise UsageError("The two tables are not of the same steps in the same order; make both from one build.")
     known = _flags(first, "scored") & _flags(second, "scored")
-    a, b = _numbers(first, column)[known], _numbers(second, column)[known]
-    both = (np.abs(a) > SILENT) & (np.abs(b) > SILENT)
+    a, b = (np.where(np.abs(x) > SILENT, x, 0.0) for x in (_numbers(t, column)[known] for t in (first, second)))
+    both = (a != 0) & (b != 0)
     return {
         "both": _share(both),
         "same_sign": _share(np.sign(a[both]) == np.sign(b[both])),
@@ -72,28 +110,27 @@ def agreement(first: pa.Table, second: pa.Table, column: str = "step_advantage")
     }
 
 
-def with_pairs(table: pa.Table, preferences: pa.Table, column: str = "advantage") -> dict[str, Any]:
+def with_pairs(table: pa.Table, pairs: PairRows, column: str = "advantage") -> dict[str, Any]:
     """Whether an estimator prefers what the pairs prefer: the chosen step has the larger advantage.
 
     Args:
         table: table of one estimator.
-        preferences: chosen and rejected rollout ids and steps, and weights, as in the preferences table.
+        pairs: preference pairs as rows of it.
         column: which advantage.
 
     Returns:
         `pairs` whose sides are both scored in the table; `agree`, `tied`: shares of them; `agree_weighted`: share
         of their weight on which they agree.
     """
-    sides = [_looked_up(table, preferences, side, column) for side in ("chosen", "rejected")]
-    known = ~(np.isnan(sides[0]) | np.isnan(sides[1]))
-    gap = (sides[0] - sides[1])[known]
-    weight = _numbers(preferences, "weight")[known]
-    total = float(weight.sum())
+    scored = np.append(_flags(table, "scored"), False)  # row -1
+    value = np.append(_numbers(table, column), 0.0)
+    known = scored[pairs.chosen] & scored[pairs.rejected]
+    gap, weight = (value[pairs.chosen] - value[pairs.rejected])[known], pairs.weight[known]
     return {
         "pairs": len(gap),
         "agree": _share(gap > SILENT),
         "tied": _share(np.abs(gap) <= SILENT),
-        "agree_weighted": float(weight[gap > SILENT].sum()) / total if total else None,
+        "agree_weighted": _ratio(float(weight[gap > SILENT].sum()), float(weight.sum())),
     }
 
 
@@ -127,38 +164,51 @@ def invalid_effect(without: pa.Table, penalised: pa.Table, column: str = "advant
     }
 
 
-def compare(tables: Mapping[str, pa.Table], preferences: pa.Table | None = None) -> dict[str, Any]:
+def compare(
+    tables: Mapping[str, pa.Table],
+    pairs: PairRows | None = None,
+    penalties: Mapping[str, tuple[pa.Table, pa.Table]] | None = None,
+) -> dict[str, Any]:
     """Everything above for several estimators.
 
     Args:
         tables: name -> table, all of the same steps.
-        preferences: pairs of the same build.
+        pairs: preference pairs of the same build.
+        penalties: name -> (table without a penalty on invalid actions, table with one).
 
     Returns:
-        `signal` per name, `agreement` per pair of names ("a/b"), and `with_pairs` per name where pairs were given.
+        `signal` per name; `agreement` per pair of names ("a/b") and term; and, where given, `with_pairs` per name
+        and term, `invalid` per name.
     """
     result: dict[str, Any] = {
-        "signal": {name: signal(table) for name, table in tables.items()},
-        "agreement": {f"{a}/{b}": agreement(tables[a], tables[b]) for a, b in combinations(tables, 2)},
+        "signal": {name: signal(signal_counts(table)) for name, table in tables.items()},
+        "agreement": {
+            f"{a}/{b}": {term: agreement(tables[a], tables[b], term) for term in TERMS}
+            for a, b in combinations(tables, 2)
+        },
     }
-    if preferences is not None:
-        result["with_pairs"] = {name: with_pairs(table, preferences) for name, table in tables.items()}
+    if pairs is not None:
+        result["with_pairs"] = {
+            name: {term: with_pairs(table, pairs, term) for term in TERMS} for name, table in tables.items()
+        }
+    if penalties is not None:
+        result["invalid"] = {name: invalid_effect(*both) for name, both in penalties.items()}
     return result
 
 
-def _looked_up(table: pa.Table, preferences: pa.Table, side: str, column: str) -> Floats:
-    """The advantage of one side of each pair; NaN where the table has no scored step of that name."""
+def _rows(table: pa.Table, preferences: pa.Table, side: str) -> Ints:
+    """Row of one side of each pair; -1 where the table has no step of that name."""
     wanted = pa.table(
         {
             "rollout_id": preferences[f"{side}_rollout_id"],
             "step_index": preferences[f"{side}_step"],
-            "row": pa.array(np.arange(preferences.num_rows)),
+            "pair": pa.array(np.arange(preferences.num_rows)),
         }
     )
-    scored = table.filter(table["scored"]).select(["rollout_id", "step_index", column])
-    joined = wanted.join(scored, ["rollout_id", "step_index"])
-    found = np.full(preferences.num_rows, np.nan)
-    found[joined["row"].to_numpy()] = pc.fill_null(joined[column], np.nan).to_numpy()
+    steps = table.select(["rollout_id", "step_index"]).append_column("row", pa.array(np.arange(table.num_rows)))
+    joined = wanted.join(steps, ["rollout_id", "step_index"])
+    found = np.full(preferences.num_rows, -1)
+    found[joined["pair"].to_numpy()] = pc.fill_null(joined["row"], -1).to_numpy()
     return found
 
 
@@ -175,7 +225,11 @@ def _codes(column: pa.ChunkedArray) -> Any:
 
 
 def _share(flags: Bools) -> float | None:
-    return float(np.count_nonzero(flags) / len(flags)) if len(flags) else None
+    return _ratio(int(np.count_nonzero(flags)), len(flags))
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def _mean(values: Floats) -> float | None:
@@ -186,13 +240,14 @@ def _correlation(a: Floats, b: Floats) -> float | None:
     """Pearson's r; None without spread in both."""
     if len(a) < 2:
         return None
-    x, y = a - a.mean(), b - b.mean()
+    x, y = a - a[0], b - b[0]  # of equal values the mean may differ by rounding, the first one does not
+    x, y = x - x.mean(), y - y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     return float(np.clip((x @ y) / scale, -1, 1)) if scale > 0 else None
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, equal values sharing the mean of theirs; values within rounding of 0 are equal."""
-    _, code, count = np.unique(np.where(np.abs(values) > SILENT, values, 0.0), return_inverse=True, return_counts=True)
+    """Ranks from 1, equal values sharing the mean of theirs."""
+    _, code, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     return (last - (count - 1) / 2)[code]

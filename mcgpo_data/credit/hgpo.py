@@ -4,8 +4,9 @@
     A_t = sum_k w_k a_k,   w_k = (k+1)^alpha / (sum (k'+1)^alpha + 1e-6)                      over the k with a_k != 0
 
 Source: 2602.22817; verl-agent code (`recipe/hgpo`). K = 2, alpha = 1, no episode term.
-Departures: none. That a_k = 0 leaves a level out of the average (as a state seen once does) also drops exact ties;
-the code does so too. `base_group=true` adds the episode term as level k = 0, weight 1.
+Departures: that a_k = 0 leaves a level out of the average (as a state seen once does) also drops returns equal to
+their mean; here up to rounding (|a_k| <= 1e-9), in the code where rounding happens to leave 0. `base_group=true` adds
+the episode term as level k = 0, weight 1.
 Edge cases: the first steps of a rollout have fewer levels; histories seen once have none; nothing left: 0.
 Cost: O(K rows log rows).
 """
@@ -24,6 +25,7 @@ from mcgpo_data.credit.options import STDS, ReturnOptions, option
 from mcgpo_data.credit.terms import Columns, combined, episode_term, returns, row_penalty, sizes
 
 TOTAL_EPS: Final = 1e-6  # of the code, in the sum of the weights
+TIE: Final = 1e-9  # a level with no more than this is what rounding leaves of 0: it would bring its weight, no signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ def hgpo(batch: StepBatch, options: HgpoOptions) -> Columns:
     anchors = batch.anchors
     total, weights, levels = np.zeros(len(batch)), np.zeros(len(batch)), np.zeros(len(batch), np.int64)
     if options.base_group:
-        weights += episode != 0
+        weights += np.abs(episode) > TIE
     base = weights.copy()
     rows, codes, size = np.arange(len(batch)), anchors.codes, anchors.size
     position = rows - batch.start[batch.rollout]
@@ -55,10 +57,11 @@ def hgpo(batch: StepBatch, options: HgpoOptions) -> Columns:
             codes, size = longer.codes, longer.size
             window[rows] = codes
         a = standardised(value[rows], codes, size, options.step_std, options.eps)
-        weight = (k + 1.0) ** options.alpha * (a != 0)
+        speaks = np.abs(a) > TIE
+        weight = (k + 1.0) ** options.alpha * speaks
         total[rows] += weight * a
         weights[rows] += weight
-        levels[rows] += a != 0
+        levels[rows] += speaks
     share = 1 / (weights + TOTAL_EPS)
     why |= {"anchor_size": sizes(anchors.codes, anchors.size), "levels": levels}
     return combined(options, base * episode * share, total * share, why)

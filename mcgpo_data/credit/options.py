@@ -93,6 +93,23 @@ def nearest(what: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"{name!r} is no {what}. {hint}")
 
 
+def options_from_texts(texts: Iterable[str]) -> dict[str, str]:
+    """Names and values from texts `name=value`.
+
+    Raises:
+        UsageError: a text without `=`, or a name that is there twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise UsageError(f"option {text!r} has no value; write name=value, as in gamma=0.9.")
+        if name in values:
+            raise UsageError(f"option {name} is there twice; give it once.")
+        values[name] = value
+    return values
+
+
 def make_options(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Options from names and values, which may be texts from a command line.
 

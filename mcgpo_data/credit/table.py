@@ -7,6 +7,7 @@ What the tables say becomes what the estimators read:
     reward      the score at the last step, or the logged rewards (the score is then their sum)
     state       state_key of the chosen rule; `keys` may add others (progress_key). Unknown states equal no other
     valid       as judged by the rules: the environment took the action. An unknown state is not held against an action
+    truncated   the log says that a limit on steps or tokens cut the rollout
 
 A rollout whose order of steps is not trusted counts as unscored for every estimator with a step signal.
 """
@@ -78,6 +79,7 @@ def credit_store(
         score=None if rewards is not None else score[home],
         success=success[home],
         valid=rows["valid"].to_numpy() | unknown,
+        truncated=pc.starts_with(rollouts["terminal_status"], "truncated").to_numpy()[home],
     )
     columns = estimate(batch, estimator, preset=preset, **(options or {})).columns
     table = rows.select(["group_id", "rollout_id", "step_index"])

@@ -122,7 +122,7 @@ def hgpo(rollouts: Rollouts, history: int = 2, alpha: float = 1.0) -> list[float
                 seen = tuple(row["state"] for row in rollout[max(0, t - k + 1) : t + 1])
                 keys.append(seen if len(seen) == k else ("too short", r, t))
         for i, a in enumerate(zscores(values, keys, population=True)):
-            if a != 0:
+            if abs(a) > 1e-9:
                 total[i] += (k + 1) ** alpha * a
                 weights[i] += (k + 1) ** alpha
     return [t / (w + 1e-6) for t, w in zip(total, weights, strict=True)]
