@@ -11,8 +11,8 @@ from mcgpo_data.errors import McgpoError, UsageError
 from mcgpo_data.readers import find_reader
 from mcgpo_data.readers.base import Reader
 from mcgpo_data.readers.logfile import LogFile
-
-SHARD_BYTES = 256 * 2**20
+from mcgpo_data.staging import clean
+from mcgpo_data.store import is_store
 
 
 @dataclass(frozen=True)
@@ -27,28 +27,32 @@ class Source:
 
 
 def find_files(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, bool]]:
-    """(file, whether it was named itself). Folders are walked; hidden files and links that leave the folder are not
-    followed.
+    """(file, whether it was named itself). Folders are walked; hidden files, links that leave the folder and builds of
+    ours are passed over.
 
     Raises:
-        UsageError: a path that does not exist.
+        UsageError: a path that does not exist, or cannot exist.
     """
     found: dict[Path, bool] = {}
     for given in paths:
         path = Path(given)
-        if path.is_dir():
+        try:
+            folder_given, exists = path.is_dir(), path.exists()
+        except OSError as error:
+            raise UsageError(f"{clean(str(path))}: cannot be read ({error.strerror}).") from error
+        if folder_given:
             root = path.resolve()
             for folder, folders, names in os.walk(path):
-                folders[:] = sorted(f for f in folders if not f.startswith("."))
+                folders[:] = sorted(f for f in folders if not f.startswith(".") and not is_store(Path(folder) / f))
                 for name in sorted(names):
                     file = Path(folder) / name
                     if name.startswith(".") or not file.is_file() or root not in file.resolve().parents:
                         continue
                     found.setdefault(file, False)
-        elif path.exists():
+        elif exists:
             found[path] = True
         else:
-            raise UsageError(f"{path}: no such file or folder.")
+            raise UsageError(f"{clean(str(path))}: no such file or folder.")
     return sorted(found.items())
 
 
@@ -71,16 +75,19 @@ def find_sources(
     """
     sources = []
     for path, named in find_files(paths):
+        display = clean(str(path)) or ""  # a name that is no UTF-8 has parts that cannot be stored
+        size = 0
         try:
-            log = LogFile(path)
+            log = LogFile(path, display)
+            size = log.size
             reader = forced if forced is not None else find_reader(log, format_name)
             log.head()
             why = "" if reader is not None else "no known log format"
         except McgpoError as error:
-            reader, why = None, str(error).removeprefix(f"{path}: ")
-        sources.append(Source(path, str(path), path.stat().st_size, reader, why))
+            reader, why = None, str(error).removeprefix(f"{display}: ")
+        sources.append(Source(path, display, size, reader, why))
         if why and named:
-            note(f"{path}: left out: {why}")
+            note(f"{display}: left out: {why}")
     if not any(s.reader for s in sources):
         listed = "; ".join(f"{s.display}: {s.why}" for s in sources[:5]) or "no files in the folders given"
         raise UsageError(

@@ -153,7 +153,7 @@ class Stage:
                 columns[name].append(getattr(step, name))
             columns["prompt_from"][-1] = index if step.prompt_from is None else step.prompt_from
             columns["metadata"][-1] = dumps(step.metadata)
-            columns["task_key"].append(self.task_key(rollout.task_id))
+            columns["task_key"].append(self.task_key(clean(rollout.task_id) or ""))
             columns["task_id"].append(rollout.task_id)
             columns["group_id"].append(rollout.group_id if rollout.group_id is not None else rollout.task_id)
             columns["group_source"].append(rollout.group_source)

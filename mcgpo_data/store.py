@@ -133,7 +133,7 @@ def _lock(folder: Path) -> int | None:
 def _remove_stale(parent: Path, name: str) -> None:
     """Remove what killed builds of `parent/name` left; an older build that one had moved away returns."""
     for folder in sorted(parent.iterdir()):
-        number, dot, kind = folder.name.removeprefix(f".{name}.").partition(".")
+        number, _, kind = folder.name.removeprefix(f".{name}.").partition(".")
         if not folder.name.startswith(f".{name}.") or not number.isdecimal() or kind not in ("partial", "old"):
             continue
         lock = _lock(folder)
@@ -245,16 +245,16 @@ class Store:
             linked.append(entry)
         return linked
 
-    def verify(self) -> None:
-        """Compare every file with its checksum, and the checksums with `content_id`.
+    def verify(self, tables: Iterable[str] | None = None) -> None:
+        """Compare every file (of some tables) with its checksum, and the checksums with `content_id`.
 
         Raises:
             IntegrityError: a file is missing or differs.
         """
         if _content_id(self.manifest["tables"]) != self.manifest["content_id"]:
             raise IntegrityError(f"{self.path / MANIFEST}: its checksums are not those of its content_id; rebuild.")
-        for entry in self.manifest["tables"].values():
-            for f in entry["files"]:
+        for name in self.manifest["tables"] if tables is None else tables:
+            for f in self.manifest["tables"].get(name, {"files": []})["files"]:
                 path = self.path / f["path"]
                 if not path.is_file():
                     raise IntegrityError(f"{path}: is missing; rebuild the output.")

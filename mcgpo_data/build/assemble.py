@@ -56,8 +56,22 @@ def _deduplicate(rows: pl.DataFrame, name_of: Callable[[int], str], counts: dict
     repeated = rows.filter(pl.struct(key).is_duplicated())
     if repeated.is_empty():
         return rows
-    content = [c for c in NARROW if c not in ("source_file", "source_row", *key)]
-    distinct = repeated.unique(subset=[*key, *content], keep="first", maintain_order=True)
+    refuse_contradiction(repeated, [c for c in NARROW if c not in ("source_file", "source_row", *key)], name_of)
+    once = rows.unique(subset=key, keep="first", maintain_order=True)
+    counts["duplicate steps dropped"] = len(rows) - len(once)
+    return once
+
+
+def refuse_contradiction(repeated: pl.DataFrame, content: list[str], name_of: Callable[[int], str]) -> None:
+    """Rows of one (rollout, step) must agree in the columns `content`.
+
+    Raises:
+        DataError: two of them do not; both places are named.
+    """
+    key = ["rollout_id", "step_index"]
+    distinct = repeated.unique(subset=[*key, *content], keep="first", maintain_order=True).sort(
+        *key, maintain_order=True
+    )
     clash = distinct.filter(pl.struct(key).is_duplicated())
     if not clash.is_empty():
         first, second = clash.head(2).iter_rows(named=True)
@@ -67,8 +81,6 @@ def _deduplicate(rows: pl.DataFrame, name_of: Callable[[int], str], counts: dict
             f"({', '.join(differ[:4])}): {_place(first, name_of)} and {_place(second, name_of)}. "
             "If these are two attempts, give them different rollout ids; if one is stale, leave its file out."
         )
-    counts["duplicate steps dropped"] = len(repeated) - len(distinct)
-    return rows.unique(subset=key, keep="first", maintain_order=True)
 
 
 def _place(row: dict[str, object], name_of: Callable[[int], str]) -> str:
@@ -121,11 +133,9 @@ def _renumber(steps: pl.DataFrame, counts: dict[str, int]) -> pl.DataFrame:
     gaps = steps.filter(pl.col("_gap"))["rollout_id"].n_unique()
     if gaps:
         counts["rollouts with missing steps"] = gaps
-    shift = pl.col("_dense") - index
-    return steps.with_columns(
-        step_index=pl.col("_dense"),
-        prompt_from=pl.when(pl.col("prompt_from") == index).then(index + shift).otherwise(0),
-    ).drop("_dense")
+    place = steps.select("rollout_id", prompt_from="step_index", _from="_dense")
+    steps = steps.join(place, on=["rollout_id", "prompt_from"], how="left", maintain_order="left")
+    return steps.with_columns(step_index="_dense", prompt_from=pl.col("_from").fill_null(0)).drop("_dense", "_from")
 
 
 def summed_reward() -> pl.Expr:
@@ -162,6 +172,12 @@ def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Seri
         low, high = rollouts["outcome_min"].fill_null(0.0), rollouts["outcome_max"].fill_null(1.0)
     else:
         low, high = pl.Series([0.0]), pl.Series([1.0])
+    if (unclear := needed & ~((high > low) & (high - low).is_finite())).any():
+        row = rollouts.filter(unclear).row(0, named=True)
+        raise UsageError(
+            f"rollout {row['rollout_id']!r} declares the scale [{row['outcome_min']}, {row['outcome_max']}] of its "
+            "outcome; it must be two finite numbers, the lower one first. --outcome-range LOW,HIGH overrules it."
+        )
     scaled = (value - low) / (high - low)
     bad = needed & ((scaled < 0) | (scaled > 1))
     if config.outcome != "success" and bad.any():
@@ -169,7 +185,7 @@ def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Seri
         raise UsageError(
             f"rollout {row['rollout_id']!r} has {'outcome' if column == 'outcome' else 'return'} "
             f"{row[column]:g}, outside "
-            f"[{'0, 1' if config.outcome_range is None else '{:g}, {:g}'.format(*config.outcome_range)}]. "
+            f"[{', '.join(f'{(end if len(end) == 1 else end.filter(bad))[0]:g}' for end in (low, high))}]. "
             "Declare the scale of the task with --outcome-range LOW,HIGH (it is not guessed from the data)."
         )
     return scaled

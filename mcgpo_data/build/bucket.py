@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mcgpo_data import __version__
-from mcgpo_data.build.assemble import NARROW, ORDER, assemble
+from mcgpo_data.build.assemble import NARROW, ORDER, assemble, refuse_contradiction
 from mcgpo_data.build.database import connect, statement
 from mcgpo_data.build.decisions import context_keys, decide
 from mcgpo_data.build.pairs import SCALE, PairInput, build_pairs
@@ -71,6 +73,8 @@ class BucketResult:
     rules: dict[int, Counter[str]] = field(default_factory=dict)
     rule_names: tuple[str, ...] = ()
     repairs: Counter[str] = field(default_factory=Counter)
+    ids: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Keys of what must be there once over all buckets: `rollout_id`, and `group_id` (a group lies in one task)."""
 
 
 def build_bucket(job: BucketJob) -> BucketResult:
@@ -89,6 +93,9 @@ def build_bucket(job: BucketJob) -> BucketResult:
     rollouts = rollouts.with_columns(
         pl.Series("action_sequence_key", decided.sequence_keys), pl.Series("final_state_key", decided.final_state_keys)
     )
+    groups = rollouts.unique(["group_id", "task_id"])
+    for name, values in (("rollout_id", rollouts["rollout_id"]), ("group_id", groups["group_id"])):
+        result.ids[name] = np.array([h60(value) for value in values], np.int64)
     pairs = pair_bucket(decided.decisions, rollouts, job, result)
     part = f"{job.bucket.number:05d}"
     write_part(job.out, "decisions", part, DECISIONS, [decided.decisions])
@@ -202,6 +209,7 @@ def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFram
                 read_range(
                     job.staging, job.partitions, low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]
                 ),
+                lambda i: job.file_names[i],
             )
         write_part(job.out, "steps", part, STEPS, [table])
         if thin:
@@ -210,12 +218,19 @@ def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFram
             write_part(job.out, "preferences", part, PREFERENCES, with_text(here, table))
 
 
-def _add_text(steps: pa.Table, staged: pa.Table) -> pa.Table:
-    """Text columns in the order of `steps`: sorted and deduplicated exactly as `assemble` did."""
+def _add_text(steps: pa.Table, staged: pa.Table, name_of: Callable[[int], str]) -> pa.Table:
+    """Text columns in the order of `steps`: sorted and deduplicated exactly as `assemble` did.
+
+    Raises:
+        DataError: one step with two texts.
+    """
     keys = pl.DataFrame(staged.select([*ORDER, "source_file", "source_row"])).with_row_index("_row")
-    keys = keys.sort([*ORDER, "source_file", "source_row"]).unique(
-        ["rollout_id", "step_index"], keep="first", maintain_order=True
-    )
+    keys = keys.sort([*ORDER, "source_file", "source_row"])
+    repeated = keys.filter(pl.struct("rollout_id", "step_index").is_duplicated())
+    if len(repeated):
+        texts = pl.DataFrame(staged.select(list(TEXT_COLUMNS)).take(pa.array(repeated["_row"].to_numpy())))
+        refuse_contradiction(pl.concat([repeated, texts], how="horizontal"), list(TEXT_COLUMNS), name_of)
+    keys = keys.unique(["rollout_id", "step_index"], keep="first", maintain_order=True)
     text = staged.select(list(TEXT_COLUMNS)).take(pa.array(keys["_row"].to_numpy()))
     for name in TEXT_COLUMNS:
         column = text[name]

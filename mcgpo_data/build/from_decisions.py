@@ -30,6 +30,7 @@ from mcgpo_data.build.run import BuildOptions, merge, power_of_two, run_jobs, ve
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.errors import DataError, UsageError
 from mcgpo_data.readers.base import Report
+from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.schema import PREFERENCES_THIN
 from mcgpo_data.staging import KEY_SPACE
 from mcgpo_data.store import finish, sha256_file, staged_output, write_part
@@ -79,8 +80,6 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
         rows = _partition(file, staging)
         jobs = [DecisionsJob(p, i, stage, config) for i, p in enumerate(sorted(staging.glob("*.arrow")))]
         total = merge(run_jobs(pair_partition, jobs, "build", options))
-        if not jobs:
-            write_part(stage, "preferences", "00000", PREFERENCES_THIN, [PREFERENCES_THIN.empty_table()])
         shutil.rmtree(staging)
         report = Report(str(file), "decisions", rows, total.counts["rollouts"], total.counts["steps"])
         total.rule_names = tuple(f"rule {r}" for r in sorted(total.rules))
@@ -95,6 +94,7 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
             "steps": report.steps,
             "skipped": {},
             "warnings": {},
+            "places": {},
         }
         return finish(
             stage,
@@ -108,6 +108,8 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
                     "rule_names": list(total.rule_names),
                 },
                 "inputs": [entry],
+                "ignored_inputs": [],
+                "layout": {"buckets": len(jobs), "text_parts": 1},
                 "versions": versions(),
                 "funnel": funnel.to_dict(),
             },
@@ -116,34 +118,36 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
 
 def _partition(file: Path, staging: Path) -> int:
     """Spread the rows over files by group; returns the number of rows."""
+    if not LogFile(file).parquet:
+        raise UsageError(f"--from-decisions {file}: is not a Parquet file.")
+    start = 0
     try:
-        source = pq.ParquetFile(file)
-    except FileNotFoundError:
-        raise UsageError(f"--from-decisions {file}: no such file.") from None
-    except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"--from-decisions {file}: cannot be read as Parquet ({error}).") from error
-    with source:
-        missing = [name for name in COLUMNS if name not in source.schema_arrow.names]
-        if missing:
-            raise UsageError(
-                f"--from-decisions {file}: lacks {', '.join(missing)}. It needs {', '.join(COLUMNS)}: one "
-                f"row per decision and rule."
-            )
-        count = power_of_two(source.metadata.num_rows / BUCKET_ROWS)
-        con = connect("200MB")
-        writers: dict[int, pa.ipc.RecordBatchFileWriter] = {}
-        start = 0
-        for batch in source.iter_batches(BATCH_ROWS, columns=list(COLUMNS)):
-            con.register("batch", _checked(pa.table(batch), file, start))
-            start += batch.num_rows
-            keyed = con.sql(statement("decisions_keys")).to_arrow_table().combine_chunks()
-            part = pc.divide(keyed["group_key"], KEY_SPACE // count).to_numpy()
-            for number in np.unique(part).tolist():
-                if number not in writers:
-                    writers[number] = pa.ipc.new_file(str(staging / f"{number:05d}.arrow"), keyed.schema)
-                writers[number].write_table(keyed.filter(pa.array(part == number)))
-        for writer in writers.values():
-            writer.close()
+        with pq.ParquetFile(file) as source:
+            names = source.schema_arrow.names
+            if missing := [name for name in COLUMNS if names.count(name) != 1]:
+                raise UsageError(
+                    f"--from-decisions {file}: lacks {', '.join(missing)} (or has more than one). It needs "
+                    f"{', '.join(COLUMNS)}: one row per decision and rule."
+                )
+            if not source.metadata.num_rows:
+                raise DataError(f"--from-decisions {file}: has no rows.")
+            count = power_of_two(source.metadata.num_rows / BUCKET_ROWS)
+            con = connect("200MB")
+            writers: dict[int, pa.ipc.RecordBatchFileWriter] = {}
+            for batch in source.iter_batches(BATCH_ROWS, columns=list(COLUMNS)):
+                con.register("batch", _checked(pa.table(batch), file, start))
+                start += batch.num_rows
+                keyed = con.sql(statement("decisions_keys")).to_arrow_table().combine_chunks()
+                part = pc.divide(keyed["group_key"], KEY_SPACE // count).to_numpy()
+                for number in np.unique(part).tolist():
+                    if number not in writers:
+                        writers[number] = pa.ipc.new_file(str(staging / f"{number:05d}.arrow"), keyed.schema)
+                    writers[number].write_table(keyed.filter(pa.array(part == number)))
+            for writer in writers.values():
+                writer.close()
+            con.close()
+    except pa.ArrowException as error:
+        raise DataError(f"--from-decisions {file}: is damaged ({error}).") from error
     return start
 
 
@@ -179,10 +183,11 @@ def pair_partition(job: DecisionsJob) -> BucketResult:
     keys = sequence_keys(first["action_key"].to_numpy(), first["valid"].to_numpy(), starts)
     lengths = lengths.with_columns(sequence_key=pl.Series(keys))
     rollouts = rollouts.join(lengths, on="rollout_key", how="left", maintain_order="left")
-    lone = rollouts.filter(pl.col("sequence_key").is_null())
+    lone = rows.join(first, on=["rollout_key", "step"], how="anti", maintain_order="left")
     if not lone.is_empty():
         raise DataError(
-            f"rollout {lone['rollout_id'][0]!r} has no row with rule 0; every decision needs a row of the finest rule."
+            f"rollout {lone['rollout_id'][0]!r}, step {lone['step'][0]} has no row with rule 0; every decision needs "
+            "a row of the finest rule."
         )
 
     result = BucketResult()

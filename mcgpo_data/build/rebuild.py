@@ -44,8 +44,11 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
 
     Raises:
         UsageError: options that need the logs again (other rules, text that a thin build does not have).
+        IntegrityError: a file of the build is missing or damaged.
     """
     before = store.manifest["config"]
+    if before["rules"] == "from-decisions":
+        raise UsageError(f"{store.path}: was made with --from-decisions; name the decisions table again.")
     if options.rules not in ("auto", before["rules"]):
         raise UsageError(
             f"{store.path}: was built with --rules {before['rules']}; other rules need the logs. Name them as input."
@@ -54,6 +57,7 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
         raise UsageError(f"{store.path}: is a thin build without text. Add --form thin, or name the logs as input.")
     if out.resolve() == store.path.resolve():
         raise UsageError(f"{out}: a build cannot be rebuilt onto itself; choose another output.")
+    store.verify(("decisions", "rollouts", "steps"))
     after = config.to_dict()
     regrade = any(before.get(name) != after[name] for name in OUTCOME_OPTIONS)
     count, parts = store.manifest["layout"]["buckets"], store.manifest["layout"]["text_parts"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from mcgpo_data import __version__
@@ -28,12 +29,13 @@ from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.native import NativeReader
 from mcgpo_data.rules.registry import detect_rules
-from mcgpo_data.staging import KEY_SPACE, Stage, read_range
-from mcgpo_data.store import finish, is_store, open_store, sha256_file, staged_output
+from mcgpo_data.staging import KEY_SPACE, Stage, h60, read_range
+from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_file, staged_output
 
 BUCKET_STEPS = 500_000
 BUCKET_NARROW_BYTES = 64 * 2**20
 PART_TEXT_BYTES = 48 * 2**20
+SAMPLE_STEPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ def build_preferences(
         jobs = [BucketJob(bucket, staging, partitions, stage, config, rules, names) for bucket in buckets]
         results = run_jobs(build_bucket, jobs, "build", options)
         shutil.rmtree(staging)
+        _check_ids(results, stage)
         total = merge(results)
         funnel = make_funnel(reports, total, config)
         manifest = {
@@ -186,6 +189,24 @@ def run_jobs(
     return results
 
 
+def _check_ids(results: list[BucketResult], stage: Path) -> None:
+    """One bucket holds whole tasks; ids that return in another task are seen only here."""
+    for name, remedy in (
+        ("rollout_id", "Rollout ids must be unique over all input files"),
+        ("group_id", "A group lies inside one task: make its id unique, for example by putting the task before it"),
+    ):
+        found = [result.ids[name] for result in results if name in result.ids]
+        keys = np.sort(np.concatenate(found))
+        twice = set(keys[1:][keys[1:] == keys[:-1]][:1].tolist())
+        if twice:
+            tables = [read_parquet(path, [name, "task_id"]) for path in sorted((stage / "rollouts").iterdir())]
+            rows = [row for table in tables for row in table.to_pylist() if h60(row[name]) in twice]
+            tasks = sorted({row["task_id"] for row in rows})
+            raise DataError(
+                f"{name} {rows[0][name]!r} occurs in more than one task: {tasks[0]!r}, {tasks[-1]!r}. {remedy}."
+            )
+
+
 def _check_bad(reports: list[Report], limit: float) -> None:
     records, bad = sum(r.records for r in reports), sum(sum(r.skipped.values()) for r in reports)
     if records and bad / records > limit:
@@ -208,25 +229,27 @@ def _detect(staging: Path, partitions: int) -> str:
     """Name of the rules that fit a sample of steps: the first rollouts in task order, whatever files they came
     from.
     """
-    step = max(1, partitions // 4)
-    for low in range(0, partitions, step):
-        width = KEY_SPACE // partitions
-        rows = read_range(staging, partitions, low * width, min(KEY_SPACE, (low + step) * width), NARROW)
-        if rows.num_rows:
-            frame = pl.DataFrame(rows).sort("task_key", "rollout_id", "step_index", "source_file", "source_row")
-            frame = frame.unique(["rollout_id", "step_index"], keep="first", maintain_order=True).head(2_000)
-            rollouts = frame.group_by("rollout_id", maintain_order=True).agg(
-                pl.col("order_trusted", "instruction", "final_observation").first(), num_steps=pl.len().cast(pl.Int32)
-            )
-            return detect_rules(rules_input(frame, rollouts)).name
-    return "generic"
+    width = KEY_SPACE // partitions
+    frames: list[pl.DataFrame] = []
+    for low in range(0, KEY_SPACE, width):
+        frame = pl.DataFrame(read_range(staging, partitions, low, low + width, NARROW))
+        frame = frame.sort("task_key", "rollout_id", "step_index", "source_file", "source_row")
+        frames.append(frame.unique(["rollout_id", "step_index"], keep="first", maintain_order=True).head(SAMPLE_STEPS))
+        if sum(map(len, frames)) >= SAMPLE_STEPS:
+            break
+    sample = pl.concat(frames).head(SAMPLE_STEPS)
+    rollouts = sample.group_by("rollout_id", maintain_order=True).agg(
+        pl.col("order_trusted", "instruction", "final_observation").first(), num_steps=pl.len().cast(pl.Int32)
+    )
+    return detect_rules(rules_input(sample, rollouts)).name
 
 
 def _buckets(extracted: list[Extracted], config: BuildConfig) -> list[Bucket]:
-    """Buckets from the amount of data alone, so that they do not depend on how it is split into files."""
-    steps, narrow, text = (
-        sum(getattr(e, name) for e in extracted) for name in ("steps", "narrow_bytes", "text_bytes")
-    )
+    """Buckets from the amount of data alone, so that they do not depend on how it is split into files, nor on a file
+    that is there twice.
+    """
+    once = {e.sha256: e for e in extracted}.values()
+    steps, narrow, text = (sum(getattr(e, name) for e in once) for name in ("steps", "narrow_bytes", "text_bytes"))
     count = power_of_two(max(steps / BUCKET_STEPS, narrow / BUCKET_NARROW_BYTES))
     parts = 1 if config.form == "thin" else power_of_two(text / count / PART_TEXT_BYTES)
     width = KEY_SPACE // count

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from mcgpo_data.readers.base import Report, Rollout, Step
 from mcgpo_data.readers.logfile import Head, LogFile, loads
 
-Scalar = str | int | float | None
+_Token = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class _Function(msgspec.Struct):
@@ -74,9 +74,9 @@ class _Row(_ThinRow):
     prompt: str | list[_Message] | None = None
     response: str | _Message | None = None
     thought: str | None = None
-    prompt_token_ids: list[int] | None = None
-    response_token_ids: list[int] | None = None
-    response_logprobs: list[float] | None = None
+    prompt_token_ids: list[_Token] | None = None
+    response_token_ids: list[_Token] | None = None
+    response_logprobs: list[float | None] | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -108,6 +108,7 @@ class NativeReader:
         if log.head().kind == "jsonl":
             decoder = msgspec.json.Decoder(kind, strict=False)
             last: tuple[int, bytes] | None = None
+            row: _ThinRow | None
             for number, line in log.lines(report):
                 report.records += 1
                 try:
