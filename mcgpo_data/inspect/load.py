@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mcgpo_data.build.funnel import Funnel
 from mcgpo_data.build.text import with_text
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.errors import UsageError
@@ -42,6 +43,12 @@ def load_pairs(
     if steps.num_rows == 0 or steps["messages"].null_count == steps.num_rows:
         raise UsageError(f"{opened.path}: is a thin build; its text is in the logs. Rebuild with --form full.")
     return pl.DataFrame(pa.concat_tables(with_text(opened.read("preferences"), steps)))
+
+
+def funnel(store: Store | str | os.PathLike[str]) -> Funnel:
+    """Counts from records to pairs of a build."""
+    opened = store if isinstance(store, Store) else open_store(store)
+    return Funnel(**opened.manifest["funnel"])
 
 
 def find_pair(store: Store, pair_id: str) -> tuple[dict[str, Any], str]:
