@@ -146,15 +146,14 @@ def summed_reward() -> pl.Expr:
 def evidence(rollouts: pl.DataFrame, config: BuildConfig) -> pl.Series:
     """The outcome in [0, 1] that counts, quantised to 1e-9; null for crashed and unscored rollouts."""
     success = rollouts["success"].cast(pl.Float64)
-    score = _scaled(rollouts, "outcome", config)
     if config.outcome == "success":
         value = success
     elif config.outcome == "score":
-        value = score
+        value = _scaled(rollouts, "outcome", config)
     elif config.outcome == "return":
         value = _scaled(rollouts, "_return", config)
     else:
-        value = pl.select(pl.coalesce(success, score)).to_series()
+        value = pl.select(pl.coalesce(success, _scaled(rollouts, "outcome", config))).to_series()
     unknown = rollouts["terminal_status"] == "error_infra"
     if config.truncated == "unscored":
         unknown = unknown | rollouts["terminal_status"].is_in(["truncated_steps", "truncated_tokens"])
@@ -164,7 +163,7 @@ def evidence(rollouts: pl.DataFrame, config: BuildConfig) -> pl.Series:
 def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Series:
     value = rollouts[column]
     needed = value.is_not_null()
-    if config.outcome in ("auto", "success"):
+    if config.outcome == "auto":
         needed = needed & rollouts["success"].is_null()
     if config.outcome_range is not None:
         low, high = (pl.Series([x]) for x in config.outcome_range)
@@ -180,7 +179,7 @@ def _scaled(rollouts: pl.DataFrame, column: str, config: BuildConfig) -> pl.Seri
         )
     scaled = (value - low) / (high - low)
     bad = needed & ((scaled < 0) | (scaled > 1))
-    if config.outcome != "success" and bad.any():
+    if bad.any():
         row = rollouts.filter(bad).row(0, named=True)
         raise UsageError(
             f"rollout {row['rollout_id']!r} has {'outcome' if column == 'outcome' else 'return'} "
