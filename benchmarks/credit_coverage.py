@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from mcgpo_data.credit import ESTIMATORS, estimate, from_columns  # noqa: E402
-from mcgpo_data.credit.compare import SILENT, signal  # noqa: E402
+from mcgpo_data.credit.compare import SILENT, signal, signal_counts  # noqa: E402
 from mcgpo_data.rules.registry import load_rules  # noqa: E402
 
 STEP_ESTIMATORS = [name for name in ESTIMATORS if name not in ("grpo", "drgrpo", "rloo")]
@@ -112,6 +112,11 @@ def auc(table: Any) -> float:
     return float((ranks[expert].sum() - wins * (wins + 1) / 2) / (wins * (len(value) - wins)))
 
 
+def said(table: Any) -> dict[str, Any]:
+    """Where an estimator says something."""
+    return signal(signal_counts(table))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -119,15 +124,15 @@ def main() -> None:
     for family in ("alfworld", "webshop"):
         frame = read(folder / f"env_{family}" / "rollouts.jsonl.gz", family)
         found = {anchor: tables(frame, anchor) for anchor in ANCHORS}
-        first = signal(next(iter(found["observation"].values())))
+        first = said(next(iter(found["observation"].values())))
         silent = f"{first['collapsed']:.0%} of them without any advantage"
         print(f"\n{family}: {first['steps']:,} steps, {first['groups']:,} groups, {silent}\n")
-        alone = {anchor: signal(done["gigpo"])["alone"] for anchor, done in found.items()}
+        alone = {anchor: said(done["gigpo"])["alone"] for anchor, done in found.items()}
         print("| estimator | " + " | ".join(f"{anchor}: signal | AUC" for anchor in ANCHORS) + " |")
         print("|---|" + "---:|" * 2 * len(ANCHORS))
         for name in STEP_ESTIMATORS:
             cells = [
-                f"{signal(found[anchor][name])['with_step_signal']:.1%} | {auc(found[anchor][name]):.3f}"
+                f"{said(found[anchor][name])['with_step_signal']:.1%} | {auc(found[anchor][name]):.3f}"
                 for anchor in ANCHORS
             ]
             print(f"| `{name}` | " + " | ".join(cells) + " |")

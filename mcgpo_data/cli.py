@@ -263,6 +263,79 @@ def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -
 
 
 @cli.command()
+@click.argument("out")
+@click.option(
+    "--estimator",
+    metavar="NAME",
+    help="Write its advantages: grpo, drgrpo, rloo, gigpo, graphgpo, ecpo, hgpo, g2po, gagpo or crbc.",
+)
+@click.option("--compare", "compared", metavar="NAME,NAME...", help="Compare estimators instead. Writes nothing.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Options of a published run: verl-agent:alfworld, verl-agent:webshop, verl-agent:sokoban.",
+)
+@click.option(
+    "--option", "settings", multiple=True, metavar="NAME=VALUE", help="One option (docs/credit.md); may be repeated."
+)
+@click.option("--rule", default="0", show_default=True, metavar="NAME|INDEX", help="Whose states and actions.")
+@click.option("--with-progress", is_flag=True, help="Equal states must have equal rubric progress too.")
+@click.option("--rewards", default="outcome", show_default=True, metavar="outcome|logged", help="What steps earned.")
+@click.option("--plot", metavar="SVG", help="With --compare: draw it, too. Needs matplotlib.")
+@click.option("--overwrite", is_flag=True, help="Replace advantages of the same estimator.")
+@click.option("--workers", type=click.IntRange(1), help="Worker processes  [default: one per core].")
+@_output_options
+def credit(
+    out: str,
+    estimator: str | None,
+    compared: str | None,
+    settings: tuple[str, ...],
+    preset: str | None,
+    plot: str | None,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+    **rest: Any,
+) -> None:
+    """Critic-free advantages of the steps of the build OUT.
+
+    \b
+    Examples:
+      mcgpo credit out --estimator graphgpo                     writes out/advantages_graphgpo
+      mcgpo credit out --estimator gigpo --preset verl-agent:alfworld --option gamma=0.9
+      mcgpo credit out --compare grpo,gigpo,graphgpo,ecpo --plot credit.svg
+    """
+    from mcgpo_data.credit.options import options_from_texts
+    from mcgpo_data.credit.store import CreditOptions, credit_build
+    from mcgpo_data.inspect.credit_report import compare_build, compare_lines, credit_lines
+
+    if (estimator is None) == (compared is None):
+        raise UsageError("give --estimator NAME to write advantages, or --compare NAME,NAME... to compare.")
+    if plot is not None and compared is None:
+        raise UsageError("--plot draws a comparison; add --compare NAME,NAME... .")
+    options = options_from_texts(settings)
+    if not quiet and sys.stderr.isatty():
+        rest["progress"] = _Progress()
+    how = CreditOptions(**{name: value for name, value in rest.items() if value is not None})
+    if estimator is not None:
+        manifest = credit_build(out, estimator, preset=preset, options=options, how=how, overwrite=overwrite)
+        entry = manifest["credit"]["estimators"][estimator]
+        found = {"output": str(Path(out) / f"advantages_{estimator}"), "content_id": manifest["content_id"], **entry}
+        lines = credit_lines(found, quiet=quiet)
+    else:
+        found = compare_build(out, str(compared).split(","), preset=preset, options=options, how=how)
+        lines = compare_lines(found)
+    if as_json:
+        _print_json(found)
+    else:
+        click.echo("\n".join(lines))
+    if plot is not None:
+        from mcgpo_data.inspect.credit_plot import save_credit_plot
+
+        save_credit_plot(found, Path(plot))
+
+
+@cli.command()
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Schema.")
 def schema(table: str | None, as_json: bool) -> None:

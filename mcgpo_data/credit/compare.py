@@ -41,7 +41,7 @@ class PairRows:
 
     @classmethod
     def of(cls, table: pa.Table, preferences: pa.Table) -> PairRows:
-        """The pairs of a preferences table (rollout ids and steps of both sides, weights) among the steps of a table."""
+        """Pairs of a preferences table (rollout ids and steps of both sides, weights) among the steps of a table."""
         chosen, rejected = (_rows(table, preferences, side) for side in ("chosen", "rejected"))
         return cls(chosen, rejected, _numbers(preferences, "weight"))
 

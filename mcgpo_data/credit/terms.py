@@ -6,6 +6,10 @@
 code of verl-agent does by default. An invalid action costs `invalid_penalty`: with `penalty_place="row"` its own
 row alone, in episode score and step value (verl-agent; with `rows` it then also moves mean and std), with
 `"reward"` its reward, and thereby the score of its rollout and the returns of the steps before it. Cost: O(rows).
+
+A penalty that is not part of the deviation (place `"row"`, statistics over `"rollouts"`) is divided by itself where
+the deviation is smaller: it costs one deviation at most. (Divided by the deviation of a group of failures, 0 + eps,
+a penalty of 0.1 would weigh 100,000.)
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ def episode_term(batch: StepBatch, options: Options, *, leave_one_out: bool = Fa
     With `leave_one_out`, a score is compared with the mean of the others, n/(n-1) (R - mean), and not divided.
     """
     value, penalty = scores(batch, options), row_penalty(batch, options)
+    apart: Floats | float = 0.0  # what the deviation does not know of
     if options.episode_stats == "rows":
         key, value = batch.group, value[batch.rollout] - penalty
         deviation = deviations(value, key, batch.groups)
@@ -62,19 +67,20 @@ def episode_term(batch: StepBatch, options: Options, *, leave_one_out: bool = Fa
     else:
         key = batch.group_of
         deviation = deviations(value, key, batch.groups)
-        term = deviation[batch.rollout] - penalty
+        term, apart = deviation[batch.rollout], penalty
     count = np.bincount(key, minlength=batch.groups)
     spread = spreads(deviation, key, batch.groups, "population" if options.std == "population" else "sample")
     centre = means(value, key, batch.groups)
     if leave_one_out:
-        factor = count / np.maximum(count - 1, 1)
+        factor = fine = count / np.maximum(count - 1, 1)
     elif options.std == "none":
-        factor = np.ones(batch.groups)
+        factor = fine = np.ones(batch.groups)
     else:
-        factor = 1 / (np.where((count == 1) & (options.singleton == "raw"), 1.0, spread) + options.eps)
+        unit = np.where((count == 1) & (options.singleton == "raw"), 1.0, spread)
+        factor, fine = 1 / (unit + options.eps), 1 / (np.maximum(unit, options.invalid_penalty) + options.eps)
     if options.singleton == "raw":  # as if a lone rollout stood beside a group of mean 0 and deviation 1
         term = np.where((count == 1)[batch.group], term + centre[batch.group], term)
-    return term * factor[batch.group], {
+    return term * factor[batch.group] - apart * fine[batch.group], {
         "group_size": batch.group_size[batch.group],
         "group_mean": centre[batch.group],
         "group_std": spread[batch.group],

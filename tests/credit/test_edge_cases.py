@@ -31,6 +31,15 @@ def test_a_penalty_wakes_a_group_of_failures(estimator: str) -> None:
     assert advantage[0] > 0  # another step of its state
 
 
+@pytest.mark.parametrize("std", ["sample", "population", "none"])
+def test_a_penalty_costs_one_deviation_at_most_where_deviations_do_not_know_of_it(std: str) -> None:
+    batch = log("S-a->A -", "S-!bad->S-b->B -", group="failed") + log("S-a->A +", "S-!b->B -", group="mixed")
+    episode = estimate(batch.batch(), "grpo", std=std, **PENALTY).columns["episode_advantage"]
+    plain = estimate(batch.batch(), "grpo", std=std).columns["episode_advantage"]
+    unit = {"sample": 50**0.5, "population": 5.0, "none": 1.0}[std]
+    np.testing.assert_allclose(plain - episode, [0, 0.1 if std == "none" else 1, 0, 0, 0.1 / unit], atol=1e-5)
+
+
 def test_with_rewards_as_its_place_a_penalty_leaves_the_graph_untouched() -> None:
     batch = log("S-a->A-x->S -", "S-!bad->S-b->B -").batch()
     columns = estimate(batch, "graphgpo", penalty_place="reward", **PENALTY).columns

@@ -127,6 +127,16 @@ def test_a_rollout_without_one_of_its_rewards_is_unscored() -> None:
         assert table["scored"].to_pylist() == [False, False, True]
 
 
+def test_a_rollout_that_a_limit_cut_can_be_given_the_value_of_its_last_state() -> None:
+    rows = log("S-a->A-b->end +", "S-a->A -", "S-c->A -")
+    rollouts = rollouts_of(rows, terminal_status=["done", "truncated_steps", "done"])
+    plain, valued = (
+        credit_store(decisions_of(rows), rollouts, "gagpo", {"bootstrap": bootstrap}) for bootstrap in (False, True)
+    )
+    raised = np.array(valued["delta"]) - np.array(plain["delta"])
+    np.testing.assert_allclose(raised, [0, 0, 0.95 * 10, 0], atol=1e-9)
+
+
 def test_the_text_of_states_may_be_left_out() -> None:
     rows = drawn(6)
     whole = credit_store(decisions_of(rows), rollouts_of(rows), "graphgpo")
