@@ -50,6 +50,14 @@ def test_every_folder_of_real_logs_builds(
     assert (counts["pairs"] > 0) == (code == 0)
 
 
+def test_more_folds_give_more_pairs_of_the_same_log(build: Any) -> None:
+    pairs = [
+        build("env_alfworld/rollouts*", "--folds", str(folds), "--form", "thin")[1]["funnel"]["pairs"]
+        for folds in (2, 4)
+    ]
+    assert 0 < pairs[0] < pairs[1]
+
+
 def informative(manifest: dict[str, Any], rule: str) -> int:
     return int(manifest["funnel"]["rules"][rule]["informative_contexts"])
 
