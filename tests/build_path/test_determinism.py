@@ -13,9 +13,7 @@ from mcgpo_data.build import run
 from .logs import build, make_rows, pairs_of, table_bytes, write_log
 
 ROWS = make_rows(seed=3, tasks=4, rollouts=14, text=True, reward=0.5, thought="hm")
-SPREADS = [
-    (files, suffix, order) for files, suffix, order in zip([1, 2, 3, 5, 4], ["", ".gz", ".zst", "", ".gz"], range(5))
-]
+SPREADS = [(1, "", 0), (2, ".gz", 1), (3, ".zst", 2), (5, "", 3), (4, ".gz", 4)]
 
 
 @pytest.fixture(scope="module", params=["full", "thin"])
@@ -41,7 +39,7 @@ def test_the_log_gives_pairs_in_every_task(plain: Any) -> None:
     assert {p["task_id"] for p in pairs_of(plain)} == {f"task-{i}" for i in range(4)}
 
 
-@pytest.mark.parametrize(("files", "suffix", "seed"), SPREADS)
+@pytest.mark.parametrize("files, suffix, seed", SPREADS)
 def test_order_of_lines_number_of_files_and_packing_change_no_byte(
     tmp_path: Path, plain: Any, form: str, files: int, suffix: str, seed: int
 ) -> None:
