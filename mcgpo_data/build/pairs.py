@@ -1,7 +1,7 @@
 """Sections 2 to 5 of the method for one bucket of whole groups: decisions in, pairs out, one SQL file per step.
 
-    rollouts -> folds -> visits -> cells -> evidence, both_taken -> classes -> directed -> ranked -> crossed, claimed
-    -> kept -> pairs
+    folds -> visits -> cells -> live -> evidence, both -> classes -> directed -> ranked -> sides, compared, finer
+    -> crossed -> unclaimed -> kept (repeated until no class lacks pairs) -> ordered
 
 All sums are integer sums (outcomes in units of 1e-9) and every order is total: the result does not depend on threads,
 on the order of rows or on how groups are spread over buckets. Cost: linear in decisions, and in the comparable classes
@@ -17,6 +17,7 @@ from itertools import product
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mcgpo_data.build.database import statement
 from mcgpo_data.build.posterior import superiority
@@ -24,6 +25,12 @@ from mcgpo_data.config import BuildConfig
 from mcgpo_data.errors import DataError, ResourceError
 
 SCALE = 10**9
+COLUMNS = (
+    "rule", "context", "chosen_key", "rejected_key", "chosen_rollout_id", "chosen_step", "rejected_rollout_id",
+    "rejected_step", "chosen_action_key", "rejected_action_key", "chosen_outcome", "rejected_outcome", "chosen_fold",
+    "rejected_fold", "chosen_support", "rejected_support", "chosen_mean", "rejected_mean", "chosen_estimate",
+    "rejected_estimate", "context_mean", "delta", "support", "class_weight", "class_pairs", "weight",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,14 @@ def evidence_folds(config: BuildConfig) -> list[tuple[int, int, int]]:
 
 
 def build_pairs(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildConfig) -> pa.Table:
-    """Pairs of one bucket, with keys in place of text; see `sql/ordered.sql` for the columns.
+    """Pairs of one bucket, with keys in place of text.
 
-    The intermediate tables stay in `con`, for the funnel; a connection serves one bucket.
+    Tables that tell what became of the decisions stay in `con`: rollouts, visits, cells, classes, directed, pairs. A
+    connection serves one bucket.
+
+    Returns:
+        One row per pair with `COLUMNS`, named as in the preferences table; `chosen_key` is the chosen rollout's key.
+        Ordered by unit, rule, context, chosen and rejected decision.
 
     Raises:
         DataError: weight = posterior with outcomes that are not 0 or 1; a rollout given twice with different content.
@@ -67,15 +79,22 @@ def build_pairs(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildCo
     """
     try:
         _set_up(con, data, config)
-        stratified = "_stratified" if config.scope == "task" else ""
         _run(con, "folds")
         _check_rollouts(con)
-        _run(con, "visits", "cells", *(["strata"] if stratified else []), f"evidence{stratified}", f"both{stratified}")
-        _run(con, "classes", "directed", "sides", "ranked", "finer", "pending")
-        _cross(con, config)
+        _run(con, "visits", "cells", "live")
+        if config.scope == "task":
+            _run(con, "strata", "evidence_stratified", "both_stratified")
+        else:
+            _run(con, "evidence", "both")
+        _run(con, "classes", "directed")
+        _drop(con, "evidence", "both_taken")
+        _run(con, "ranked")
+        _drop(con, "live")
+        _run(con, "sides", "compared", "finer", "pending")
+        _cross(con, config, data.num_rules)
+        _drop(con, "compared", "finer", "pending")
         con.register("posterior", _posterior(con, config))
-        _run(con, "pairs")
-        return con.sql(statement("ordered")).to_arrow_table()
+        return _result(con)
     except duckdb.OutOfMemoryException as error:
         raise ResourceError(f"a bucket does not fit into memory and spill folder: {error}") from error
 
@@ -94,6 +113,7 @@ def _set_up(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildConfig
         "min_folds": 2 if config.orientation == "opposite-fold" else 1,
         "max_pairs_per_class": config.max_pairs_per_class,
         "max_decisions_per_side": config.max_decisions_per_side,
+        "num_rules": data.num_rules,
         "weight": config.weight,
         "stratified": config.scope == "task",
     }.items():
@@ -110,30 +130,34 @@ def _run(con: duckdb.DuckDBPyConnection, *steps: str) -> None:
         con.execute(statement(step))
 
 
+def _drop(con: duckdb.DuckDBPyConnection, *tables: str) -> None:
+    for table in tables:
+        con.execute(f"DROP TABLE {table}")
+
+
 def _check_rollouts(con: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT min(rollout_id) FROM rollouts GROUP BY rollout_key HAVING count(*) > 1 LIMIT 1"
     if twice := con.execute(query).fetchone():
         raise DataError(f"rollout {twice[0]!r} is given twice, with different content. Give each rollout its own id.")
 
 
-def _cross(con: duckdb.DuckDBPyConnection, config: BuildConfig) -> None:
-    """Table `kept`.
+def _cross(con: duckdb.DuckDBPyConnection, config: BuildConfig, num_rules: int) -> None:
+    """Table `pairs`.
 
-    W x L of a class can be 1,000 times the pairs it keeps, so only its first diagonals are made; classes that lose too
-    many of these to finer rules are made again with a larger bound.
+    W x L of a class can be 1,000 times the pairs it keeps, so it is looked at from its beginning, and on only where
+    finer rules claimed too many.
     """
-    bound = config.max_pairs_per_class
-    created = False
-    while True:
+    con.execute("CREATE TEMP TABLE pairs (class INTEGER, rule SMALLINT, position INTEGER, w INTEGER, l INTEGER)")
+    low, bound = 0, config.max_pairs_per_class
+    while con.execute("SELECT 1 FROM pending LIMIT 1").fetchall():
+        con.execute("SET VARIABLE low = ?", [low])
         con.execute("SET VARIABLE bound = ?", [bound])
-        _run(con, "crossed", "claimed", "kept", "short")
-        done = "SELECT * FROM kept_now ANTI JOIN short USING (class)"
-        con.execute(f"INSERT INTO kept {done}" if created else f"CREATE TEMP TABLE kept AS {done}")
-        created = True
-        con.execute("CREATE OR REPLACE TEMP TABLE pending AS FROM short")
-        if not con.execute("SELECT 1 FROM pending LIMIT 1").fetchall():
-            return
-        bound *= 8
+        _run(con, "crossed")
+        for finer_rule in range(max(num_rules - 1, 1)):
+            con.execute("SET VARIABLE finer_rule = ?", [finer_rule])
+            _run(con, "unclaimed")
+        _run(con, "kept", "remaining")
+        low, bound = bound, 4 * bound
 
 
 def _posterior(con: duckdb.DuckDBPyConnection, config: BuildConfig) -> pa.Table:
@@ -151,3 +175,18 @@ def _posterior(con: duckdb.DuckDBPyConnection, config: BuildConfig) -> pa.Table:
     s_w, n_w, s_l, n_l = (found.column(name).to_numpy() for name in columns)
     probability = superiority(s_w // SCALE, n_w, s_l // SCALE, n_l)
     return found.append_column("probability", pa.array(np.asarray(probability), pa.float64()))
+
+
+def _result(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    """The sorted pairs, with wide columns looked up once the narrow ones are sorted."""
+    pairs, classes, rollouts = (con.sql(statement(n)).to_arrow_table() for n in ("ordered", "weighed", "outcomes"))
+    place = np.empty(len(classes), np.int64)
+    place[classes["class"].to_numpy()] = np.arange(len(classes))
+    of_class = classes.take(pa.array(place[pairs["class"].to_numpy()]))
+    columns = {name: of_class[name] for name in classes.column_names}
+    for side in ("chosen", "rejected"):
+        of_rollout = rollouts.take(pairs[f"{side}_rollout"])
+        columns |= {f"{side}_{name}": of_rollout[name] for name in rollouts.column_names}
+    columns |= {name: pairs[name] for name in ("rule", "chosen_step", "rejected_step", "class_pairs")}
+    columns["weight"] = pc.divide(of_class["class_weight"], pairs["class_pairs"])
+    return pa.table(columns).select(COLUMNS)

@@ -19,7 +19,7 @@ from mcgpo_data.build.posterior import superiority
 from mcgpo_data.config import BuildConfig
 
 SCALE = 10**9  # outcomes are counted in units of 1e-9
-NOISE = 1e-12  # smaller differences of estimates are floating noise
+NOISE = 1e-12  # smaller differences of estimates, and from the margin, are floating noise
 
 Row = dict[str, Any]
 Decision = tuple[str, int]  # rollout_id, step
@@ -170,7 +170,7 @@ def _pairs(
 ) -> list[dict[str, Any]]:
     """Sections 4 and 5: direction and weight of one class, and its pairs."""
     delta = evidence.p[c.a] - evidence.p[c.b]
-    if abs(delta) <= max(config.margin, NOISE):
+    if abs(delta) <= config.margin + NOISE:
         return []
     winner, loser = ((c.a, c.fold_a), (c.b, c.fold_b)) if delta > 0 else ((c.b, c.fold_b), (c.a, c.fold_a))
     wins, losses = _side(world, c, *winner, config), _side(world, c, *loser, config)

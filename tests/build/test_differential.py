@@ -1,4 +1,4 @@
-"""The SQL builder equals the plain one on random worlds under random options."""
+"""The SQL builder equals the plain one on over 500 random worlds, two or three at a time, under random options."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .strategies import configs, is_binary, worlds
 SQL_ONLY = {"chosen_outcome", "rejected_outcome"}
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(worlds(), configs())
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds(groups=(2, 3)), configs())
 def test_the_sql_builder_equals_the_reference(rows: list[Row], config: BuildConfig) -> None:
     assume(config.weight != "posterior" or is_binary(rows))
     expected = reference_pairs(rows, config)

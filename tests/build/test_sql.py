@@ -93,6 +93,19 @@ def test_one_rollout_with_two_outcomes_is_an_error() -> None:
         build(PairInput(data.decisions, pa.concat_tables([data.rollouts, other]), 1), BuildConfig())
 
 
+def test_no_cap_on_pairs_keeps_all_of_w_times_l() -> None:
+    arms = {f"r{n}": "ab"[n % 2] for n in range(40)}
+    rows = make_rows(
+        "g", {r: [[("s", arm)], [(r, r)]] for r, arm in arms.items()}, {r: float(arms[r] == "a") for r in arms}
+    )
+    config = BuildConfig(max_pairs_per_class=2**31, max_decisions_per_side=4096)
+    pairs = build(pair_input(rows), config).to_pylist()
+    folds = [pair["chosen_fold"] for pair in pairs]
+    assert [pair["class_pairs"] for pair in pairs] == [folds.count(fold) for fold in folds]
+    a, b = ({p[f"{side}_rollout_id"] for p in pairs if p["chosen_fold"] == 0} for side in ("chosen", "rejected"))
+    assert folds.count(0) == len(a) * len(b) > 64
+
+
 def test_a_log_without_decisions_has_no_pairs() -> None:
     data = pair_input([])
     assert build(data, BuildConfig()).num_rows == 0

@@ -6,12 +6,12 @@ WITH means AS (
     SELECT context, f, g, sum(s)::DOUBLE / (1e9 * sum(n)::DOUBLE) AS mu
     FROM evidence GROUP BY context, f, g
 ), offers AS (
-    SELECT e.context, e.action, e.f AS own, e.g AS other, e.n, e.s, e.x
+    SELECT e.context, e.action, c.cell, e.f AS own, e.g AS other, e.n, e.s, e.x
     FROM evidence e
-    SEMI JOIN cells c ON c.context = e.context AND c.action = e.action AND c.fold = e.f
+    JOIN cells c ON c.context = e.context AND c.action = e.action AND c.fold = e.f
     WHERE e.n >= getvariable('min_support')
 ), met AS (
-    SELECT a.context, a.action AS a, b.action AS b, a.own AS fa, b.own AS fb, m.mu,
+    SELECT a.context, a.action AS a, b.action AS b, a.own AS fa, b.own AS fb, a.cell AS cell_a, b.cell AS cell_b, m.mu,
            a.n - coalesce(t.n, 0) AS n_a, a.s - coalesce(t.s, 0) AS s_a, a.x - coalesce(t.x, 0) AS x_a,
            b.n - coalesce(t.n, 0) AS n_b, b.s - coalesce(t.s, 0) AS s_b, b.x - coalesce(t.x, 0) AS x_b
     FROM offers a
@@ -29,4 +29,4 @@ WITH means AS (
     FROM met
     WHERE n_a >= getvariable('min_support') AND n_b >= getvariable('min_support')
 )
-SELECT * FROM estimates;
+SELECT * EXCLUDE (x_a, x_b) FROM estimates;

@@ -1,6 +1,8 @@
--- Pairs that stay: the first max_pairs_per_class of each pending class that no finer rule claims.
--- Reads crossed, claimed. Writes kept_now: one row per pair.
-CREATE OR REPLACE TEMP TABLE kept_now AS
-SELECT class, rule, w, l
-FROM crossed ANTI JOIN claimed USING (class, w, l)
-QUALIFY row_number() OVER (PARTITION BY class ORDER BY diagonal, rank) <= getvariable('max_pairs_per_class');
+-- Of each pending class the first candidates stay: max_pairs_per_class in all. At positions below that number none is too many.
+-- Reads crossed, pending. Adds to pairs: one row per pair of decisions (w, l).
+INSERT INTO pairs
+SELECT class, rule, position, w, l FROM crossed WHERE position < getvariable('max_pairs_per_class')
+UNION ALL
+SELECT class, rule, position, w, l FROM crossed JOIN pending USING (class, rule)
+WHERE position >= getvariable('max_pairs_per_class')
+QUALIFY row_number() OVER (PARTITION BY class ORDER BY position) <= missing;

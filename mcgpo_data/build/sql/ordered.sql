@@ -1,15 +1,18 @@
--- The result, ids in place of numbers, in the order of the output.
--- Reads pairs, rollouts. One row per preference pair.
-SELECT p.rule, p.context, w.rollout_key AS chosen_key, l.rollout_key AS rejected_key,
-       w.rollout_id AS chosen_rollout_id, p.chosen_step, l.rollout_id AS rejected_rollout_id, p.rejected_step,
-       p.chosen AS chosen_action_key, p.rejected AS rejected_action_key,
-       w.outcome / 1e9 AS chosen_outcome, l.outcome / 1e9 AS rejected_outcome,
-       p.chosen_fold::SMALLINT AS chosen_fold, p.rejected_fold::SMALLINT AS rejected_fold,
-       p.chosen_n AS chosen_support, p.rejected_n AS rejected_support,
-       p.chosen_s / 1e9 / p.chosen_n AS chosen_mean, p.rejected_s / 1e9 / p.rejected_n AS rejected_mean,
-       p.chosen_p AS chosen_estimate, p.rejected_p AS rejected_estimate, p.mu AS context_mean, p.delta, p.h AS support,
-       p.class_weight, p.class_pairs::INTEGER AS class_pairs, p.class_weight / p.class_pairs AS weight
+-- The pairs in the order of the output: by unit, rule, context, chosen and rejected decision, each as the text "rollout_id:step".
+-- Reads pairs, directed, ranked, rollouts. One row per preference pair; class_pairs = pairs of its class.
+WITH counted AS (
+    SELECT class, count(*)::INTEGER AS class_pairs FROM pairs GROUP BY class
+), steps AS (
+    SELECT step, row_number() OVER (ORDER BY step::VARCHAR)::INTEGER AS place FROM (SELECT DISTINCT step FROM ranked)
+)
+SELECT p.rule, p.class, class_pairs, w.rollout AS chosen_rollout, w.step AS chosen_step, l.rollout AS rejected_rollout,
+       l.step AS rejected_step
 FROM pairs p
-JOIN rollouts w ON w.rollout = p.chosen_rollout
-JOIN rollouts l ON l.rollout = p.rejected_rollout
-ORDER BY w.unit, p.rule, p.context, p.chosen_rollout, p.chosen_step::VARCHAR, p.rejected_rollout, p.rejected_step::VARCHAR;
+JOIN counted USING (class)
+JOIN directed d USING (class)
+JOIN ranked w ON w.decision = p.w
+JOIN ranked l ON l.decision = p.l
+JOIN rollouts r ON r.rollout = w.rollout
+JOIN steps w_step ON w_step.step = w.step
+JOIN steps l_step ON l_step.step = l.step
+ORDER BY r.unit, p.rule, d.context, w.rollout, w_step.place, l.rollout, l_step.place;

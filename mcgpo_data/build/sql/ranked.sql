@@ -1,15 +1,12 @@
--- Candidates: the decisions of each side in hash order, at most max_decisions_per_side of them.
--- Reads visits, sides, rollouts. Writes ranked: one row per decision; rank from 0; size = decisions kept in the cell.
+-- Candidates: the decisions of all cells that are a side of a directed class, in hash order within their cell.
+-- Reads directed, live, rollouts. Writes ranked: one row per decision; those of one cell have consecutive numbers.
+-- Hash order is by the first 60 bits of sha256(seed || rollout_id || ':' || step).
 CREATE TEMP TABLE ranked AS
-SELECT row_number() OVER ()::INTEGER AS decision, * FROM (
-    SELECT cell, rollout, step, rule, row_number() OVER in_order - 1 AS rank,
-           least(count(*) OVER (PARTITION BY cell), getvariable('max_decisions_per_side')) AS size
-    FROM (
-        SELECT s.cell, v.rollout, v.step, v.rule, sha256(getvariable('seed') || r.rollout_id || ':' || v.step) AS digest
-        FROM visits v
-        JOIN sides s ON s.context = v.context AND s.action = v.action AND s.fold = v.fold
-        JOIN rollouts r ON r.rollout = v.rollout
-    )
-    WINDOW in_order AS (PARTITION BY cell ORDER BY digest[1:12], digest[13:24], rollout, step)
-    QUALIFY rank < getvariable('max_decisions_per_side')
+SELECT row_number() OVER (ORDER BY cell, digest, rollout, step)::INTEGER AS decision, cell, rollout, step, rule
+FROM (
+    SELECT v.cell, v.rollout, v.step, v.rule, CASE WHEN NOT v.alone THEN
+        ('0x' || left(sha256(getvariable('seed') || r.rollout_id || ':' || v.step), 15))::BIGINT END AS digest
+    FROM live v
+    JOIN rollouts r USING (rollout)
+    WHERE v.cell IN (SELECT chosen_cell FROM directed UNION SELECT rejected_cell FROM directed)
 );

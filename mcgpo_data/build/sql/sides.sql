@@ -1,8 +1,6 @@
--- The cells that are a side of a directed class, numbered.
--- Reads directed. Writes sides: one row per (context, action, fold).
+-- Where the decisions of a cell begin, and how many of them may enter pairs.
+-- Reads ranked. Writes sides: one row per cell.
 CREATE TEMP TABLE sides AS
-SELECT row_number() OVER ()::INTEGER AS cell, * FROM (
-    SELECT context, chosen AS action, chosen_fold AS fold FROM directed
-    UNION
-    SELECT context, rejected, rejected_fold FROM directed
-);
+SELECT cell, rule, min(decision) AS first, least(count(*), getvariable('max_decisions_per_side'))::INTEGER AS size
+FROM ranked
+GROUP BY cell, rule;

@@ -1,9 +1,8 @@
 -- Mean outcome of each policy version in a context and evidence folds, in units of 1e-15, rounded half up (scope = task).
--- Reads visits, cells, evidence_folds. Writes strata: one row per (context, stratum, f, g).
+-- Reads live, evidence_folds. Writes strata: one row per (context, stratum, f, g).
 CREATE TEMP TABLE strata AS
 SELECT v.context, v.stratum, e.f, e.g, (sum(v.outcome)::HUGEINT * 2000000 + count(*)) // (2 * count(*)) AS mean
-FROM visits v
-SEMI JOIN cells USING (context)
+FROM live v
 JOIN evidence_folds e ON v.fold = e.e
 WHERE v.outcome IS NOT NULL
 GROUP BY v.context, v.stratum, e.f, e.g;
