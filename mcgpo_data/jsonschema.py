@@ -27,7 +27,7 @@ TITLES: Final = {
     "decisions": "One row per decision and rule: the keys that are matched.",
     "preferences": "One row per preference pair. A thin table lacks the four columns of text.",
     "sources": "One row per rollout: the file and record that it came from.",
-    "advantages": "One row per step: what an estimator makes of it. Each table `advantages_<estimator>` has some columns.",
+    "advantages": "One row per step: what an estimator makes of it. Explaining columns vary by estimator.",
 }
 ENUMS: Final = {
     "group_source": schema.GROUP_SOURCES,

@@ -102,8 +102,7 @@ def _open_stage(out: Path, *, overwrite: bool) -> Path:
     parent = out.absolute().parent
     if out.name in ("", ".."):
         raise OutputError(f"{out}: name a folder to make.")
-    if parent.is_dir():
-        _remove_stale(parent, out.name)
+    recover(out)
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise OutputError(f"{out}: exists and is not a folder; choose another output.")
     if out.is_dir() and any(out.iterdir()):
@@ -130,8 +129,11 @@ def _lock(folder: Path) -> int | None:
     return descriptor
 
 
-def _remove_stale(parent: Path, name: str) -> None:
-    """Remove what killed builds of `parent/name` left; an older build that one had moved away returns."""
+def recover(out: Path) -> None:
+    """Remove what killed builds of `out` left; an older build that one had moved away returns."""
+    parent, name = out.absolute().parent, out.name
+    if not parent.is_dir():
+        return
     for folder in sorted(parent.iterdir()):
         number, _, kind = folder.name.removeprefix(f".{name}.").partition(".")
         if not folder.name.startswith(f".{name}.") or not number.isdecimal() or kind not in ("partial", "old"):

@@ -33,9 +33,9 @@ from mcgpo_data.credit.compare import signal_counts
 from mcgpo_data.credit.options import nearest
 from mcgpo_data.credit.table import EPISODE_ONLY, credit_store
 from mcgpo_data.engines.local import run_buckets
-from mcgpo_data.errors import DataError, IntegrityError, OutputError, UsageError
+from mcgpo_data.errors import DataError, OutputError, UsageError
 from mcgpo_data.schema import ADVANTAGES, DECISIONS, ROLLOUTS
-from mcgpo_data.store import Store, finish, open_store, read_parquet, staged_output, write_part
+from mcgpo_data.store import Store, finish, open_store, read_parquet, recover, staged_output, write_part
 
 REWARDS: Final = ("outcome", "logged")
 ROLLOUT_COLUMNS: Final = (
@@ -150,11 +150,13 @@ def credit_build(
     """
     how = how or CreditOptions()
     chosen = asdict(resolve(estimator, preset, options))
-    store, table = open_store(Path(out).resolve()), f"advantages_{estimator}"
+    path, table = Path(out).resolve(), f"advantages_{estimator}"
+    recover(path)
+    store = open_store(path)
     buckets = buckets_of(store, how)
     if table in store.manifest["tables"] and not overwrite:
         raise OutputError(f"{out}: has a table {table} already. Use --overwrite to replace it.")
-    with staged_output(store.path, overwrite=True) as stage:
+    with staged_output(path, overwrite=True) as stage:
         jobs = [WriteJob(bucket, estimator, chosen, stage) for bucket in buckets]
         counts: Counter[str] = Counter()
         for found in run_over(write_bucket, jobs, how):
@@ -162,22 +164,30 @@ def credit_build(
         _check_scored(counts, store, estimator)
         others = [name for name in store.manifest["tables"] if name != table]
         linked = store.link(others, stage)
-        if open_store(store.path).manifest != store.manifest:
+        if open_store(path).manifest != store.manifest:
             raise OutputError(f"{out}: was changed by another program meanwhile; nothing was written. Run it again.")
         return finish(stage, _manifest(store, estimator, preset, chosen, buckets[0], counts), linked)
 
 
-def buckets_of(store: Store, how: CreditOptions) -> list[CreditBucket]:
+def buckets_of(store: Store, how: CreditOptions, also: tuple[str, ...] = ()) -> list[CreditBucket]:
     """Buckets of a build that hold decisions.
+
+    Args:
+        store: the build.
+        how: what is read of it.
+        also: tables that are read besides.
 
     Raises:
         UsageError: the build holds none, or has no such rule.
+        IntegrityError: a table that will be read is damaged.
     """
     if not store.files("decisions") or not store.files("rollouts"):
         raise UsageError(
             f"{store.path}: holds no rollouts to judge (it was built from a decisions table). Build from logs."
         )
     rule = _rule_index(store.manifest["config"]["rule_names"], how.rule)
+    logged = how.rewards == "logged"
+    store.verify(("decisions", "rollouts", *(("steps",) if logged else ()), *also))
     buckets = []
     for path in store.files("decisions"):
         part = path.stem.removeprefix("part-")
@@ -185,7 +195,7 @@ def buckets_of(store: Store, how: CreditOptions) -> list[CreditBucket]:
             table: [p for p in store.files(table) if p.stem.removeprefix("part-").split("-")[0] == part]
             for table in ("decisions", "rollouts", "steps", "preferences")
         }
-        buckets.append(CreditBucket(part, files, rule, how.keys, how.rewards == "logged"))
+        buckets.append(CreditBucket(part, files, rule, how.keys, logged))
     return buckets
 
 
@@ -235,12 +245,9 @@ def advantages_schema(estimator: str) -> pa.Schema:
 def _decisions(path: Path, rule: int, keys: Sequence[str]) -> pa.Table:
     """Rows of one rule. Read by row group: other rules are never all in memory; states are dictionary codes."""
     columns = ["group_id", "rollout_id", "step_index", "rule", "action_key", "valid", "state_summary", *keys]
-    try:
-        with pq.ParquetFile(path, read_dictionary=["state_summary"]) as file:
-            groups = (file.read_row_group(i, columns) for i in range(file.num_row_groups))
-            return pa.concat_tables(group.filter(pc.equal(group["rule"], rule)) for group in groups)
-    except (OSError, pa.ArrowException) as error:
-        raise IntegrityError(f"{path}: cannot be read ({error}).") from error
+    with pq.ParquetFile(path, read_dictionary=["state_summary"]) as file:
+        groups = (file.read_row_group(i, columns) for i in range(file.num_row_groups))
+        return pa.concat_tables(group.filter(pc.equal(group["rule"], rule)) for group in groups)
 
 
 def _check_scored(counts: Counter[str], store: Store, estimator: str) -> None:

@@ -96,7 +96,7 @@ def compare_build(
     presets = _presets(estimators, preset)
     chosen = _resolved(presets, options or {})
     store = open_store(out)
-    buckets = buckets_of(store, how)
+    buckets = buckets_of(store, how, also=("preferences",))
     penalty = {name: values["invalid_penalty"] or USUAL_PENALTY for name, values in chosen.items()}
     without = {name: {**values, "invalid_penalty": 0.0} for name, values in chosen.items()}
     penalised = {name: {**values, "invalid_penalty": penalty[name]} for name, values in chosen.items()}

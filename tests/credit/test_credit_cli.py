@@ -194,6 +194,14 @@ def test_a_build_that_changes_meanwhile_is_not_overwritten(demo: Path, monkeypat
     assert set(open_store(demo).manifest["credit"]["estimators"]) == {"grpo"}
 
 
+def test_a_build_that_a_killed_run_had_moved_away_is_found_again(call: Call, demo: Path) -> None:
+    before = content(demo)
+    demo.rename(demo.parent / f".{demo.name}.99999.old")
+    assert call(demo, "--estimator", "grpo", "-q")[0] == 0
+    assert before.keys() <= content(demo).keys()
+    assert [p.name for p in demo.parent.iterdir()] == [demo.name]
+
+
 def test_a_file_that_was_damaged_before_still_shows_as_damaged(demo: Path) -> None:
     path = open_store(demo).files("preferences")[0]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -205,9 +213,10 @@ def test_a_file_that_was_damaged_before_still_shows_as_damaged(demo: Path) -> No
 def test_a_damaged_table_of_decisions_is_said_to_be_so(call: Call, demo: Path) -> None:
     path = open_store(demo).files("decisions")[0]
     path.write_bytes(path.read_bytes()[:2000])
-    code, _, err = call(demo, "--estimator", "grpo")
-    assert code == 3
-    assert str(path) in err
+    for args in (["--estimator", "grpo"], ["--compare", "grpo,gigpo"]):
+        code, _, err = call(demo, *args)
+        assert code == 3
+        assert str(path) in err
 
 
 def test_a_build_can_be_named_from_inside(call: Call, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
