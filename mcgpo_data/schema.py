@@ -204,7 +204,7 @@ ADVANTAGES: Final = pa.schema(
         _field("shrunken_mean", F64, "action_mean, shrunken towards anchor_mean."),
         _field("gate", F64, "Share of the spread in this state that actions explain, and how far it is trusted."),
         _field("return", F64, "Discounted rewards from this step on."),
-        _field("distance", I64, "Fewest observed steps from the state to success; if none lead there, one more than any."),
+        _field("distance", I64, "Fewest observed steps from the state to success; one more than any where none lead."),
         _field("next_distance", I64, "The same for the state after the action."),
         _field("reachable", B, "Whether success was reached from the state after the action."),
         _field("value", F64, "Value of next_distance."),
