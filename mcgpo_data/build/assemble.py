@@ -56,7 +56,8 @@ def _deduplicate(rows: pl.DataFrame, name_of: Callable[[int], str], counts: dict
     repeated = rows.filter(pl.struct(key).is_duplicated())
     if repeated.is_empty():
         return rows
-    refuse_contradiction(repeated, [c for c in NARROW if c not in ("source_file", "source_row", *key)], name_of)
+    place = ("task_key", "source_file", "source_row", *key)
+    refuse_contradiction(repeated, [c for c in NARROW if c not in place], name_of)
     once = rows.unique(subset=key, keep="first", maintain_order=True)
     counts["duplicate steps dropped"] = len(rows) - len(once)
     return once

@@ -94,7 +94,7 @@ def finite(value: object) -> float | None:
 class _Capped(io.RawIOBase):
     """Counts what a decompressor gives and stops a bomb."""
 
-    def __init__(self, inner: IO[bytes], raw: IO[bytes], path: str, compressed: int) -> None:
+    def __init__(self, inner: Any, raw: IO[bytes], path: str, compressed: int) -> None:
         self.inner, self.raw, self.path, self.compressed, self.out = inner, raw, path, max(compressed, 1), 0
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class _Capped(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self.inner.read(len(buffer))
+        chunk = self.inner.read1(len(buffer))  # `read` would lose what comes before damage
         self.out += len(chunk)
         if self.out > RATIO_GRACE and self.out > MAX_RATIO * self.compressed:
             raise ResourceError(
@@ -160,14 +160,12 @@ class LogFile:
         if self.packing == "plain":
             return raw
         if self.packing == "gzip":
-            inner: IO[bytes] = cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+            inner: Any = gzip.GzipFile(fileobj=raw)
         else:
             import zstandard
 
-            inner = cast(
-                "IO[bytes]",
-                zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True),
-            )
+            unpack = zstandard.ZstdDecompressor(max_window_size=2**27)
+            inner = unpack.stream_reader(raw, read_across_frames=True)
         return io.BufferedReader(_Capped(inner, raw, self.display, self.size), buffer_size=2**20)
 
     def head(self) -> Head:
@@ -193,7 +191,7 @@ class LogFile:
         return Head(self.display, "parquet", batch.to_pylist() if batch is not None else [], columns=names)
 
     def _text_head(self) -> Head:
-        data = self._read(HEAD_BYTES)
+        data = self._read(HEAD_BYTES, cut=True)
         if self.packing != "plain":
             self._refuse(data[:8])
         data = data.removeprefix(b"\xef\xbb\xbf")
@@ -233,13 +231,19 @@ class LogFile:
                     return Head(self.display, "json", [first[1]], text)
         return Head(self.display, "text", [], text)
 
-    def _read(self, count: int) -> bytes:
+    def _read(self, count: int, *, cut: bool = False) -> bytes:
+        """The first `count` bytes; with `cut`, what comes before damage in the compressed stream will do."""
+        data = bytearray()
         try:
             with self.open() as stream:
-                return stream.read(count)
+                while chunk := stream.read(min(2**16, count - len(data))):
+                    data += chunk
+            return bytes(data)
         except ResourceError:
             raise
         except Exception as error:  # zlib, zstd and gzip raise unrelated classes
+            if cut and data:
+                return bytes(data)
             raise DataError(f"{self.display}: cannot be decompressed ({error}).") from error
 
     def document(self) -> Any:

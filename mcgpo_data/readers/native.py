@@ -111,13 +111,19 @@ class NativeReader:
             row: _ThinRow | None
             for number, line in log.lines(report):
                 report.records += 1
+                if last is not None:
+                    self._malformed(last, report, final=False)
+                    last = None
                 try:
                     row = decoder.decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                    row, last = self._slow(kind, line, number, report, last)
-                    if row is None:
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # NaN, a wrong type, or no JSON
+                    try:
+                        value = loads(line)
+                    except (ValueError, RecursionError):
+                        last = number, line
                         continue
-                if (rollout := self._piece(row, number, report)) is not None:
+                    row = self._convert(kind, value, number, report)
+                if row is not None and (rollout := self._piece(row, number, report)) is not None:
                     yield rollout
             if last is not None:
                 self._malformed(last, report, final=True)
@@ -126,18 +132,6 @@ class NativeReader:
                 converted = self._convert(kind, value, index, report)
                 if converted is not None and (rollout := self._piece(converted, index, report)) is not None:
                     yield rollout
-
-    def _slow(
-        self, kind: type[_ThinRow], line: bytes, number: int, report: Report, last: tuple[int, bytes] | None
-    ) -> tuple[_ThinRow | None, tuple[int, bytes] | None]:
-        """A line the fast decoder refused: NaN, a wrong type, or no JSON at all."""
-        if last is not None:
-            self._malformed(last, report, final=False)
-        try:
-            value = loads(line)
-        except (ValueError, RecursionError):
-            return None, (number, line)
-        return self._convert(kind, value, number, report), None
 
     @staticmethod
     def _malformed(last: tuple[int, bytes], report: Report, *, final: bool) -> None:
