@@ -336,6 +336,27 @@ def credit(
 
 
 @cli.command()
+@click.argument("out")
+@click.option("-o", "--output", metavar="FILE", help="File to write  [default: OUT/report.html].")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the name of the file.")
+def report(out: str, output: str | None, quiet: bool) -> None:
+    """One HTML page about the build OUT: funnel, evidence, checks, warnings, sampled pairs.
+
+    \b
+    Examples:
+      mcgpo report out                        writes out/report.html
+      mcgpo report out -o demo.html           one file to send around: it loads nothing and runs nothing
+      mcgpo report out -q && open out/report.html
+    """
+    from mcgpo_data.inspect.report.write import write_report
+    from mcgpo_data.store import open_store
+
+    target = write_report(open_store(out), None if output is None else Path(output))
+    if not quiet:
+        click.echo(str(target))
+
+
+@cli.command()
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Schema.")
 def schema(table: str | None, as_json: bool) -> None:

@@ -99,6 +99,14 @@ def build_pairs(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildCo
         raise ResourceError(f"a bucket does not fit into memory and spill folder: {error}") from error
 
 
+def take_visits(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildConfig) -> None:
+    """Only the first stages: tables `rollouts` with folds, and `visits` with outcomes."""
+    _set_up(con, data, config)
+    _run(con, "folds")
+    _check_rollouts(con)
+    _run(con, "visits")
+
+
 def _set_up(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildConfig) -> None:
     """Input tables, parameters and small tables that the SQL files read."""
     con.register("decisions", data.decisions)

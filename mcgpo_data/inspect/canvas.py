@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -70,12 +71,17 @@ def _letters() -> frozenset[int]:
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
 
 
-def svg(figure: Figure) -> str:
-    """A figure as an `<svg>` element: no date, the same ids every time, letters as text."""
+def svg(figure: Figure, title: str = "") -> str:
+    """A figure as an `<svg>` element: no date, the same ids every time and only those that are referred to, letters as
+    text. `title` is what is read aloud.
+    """
     import matplotlib
 
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "mcgpo", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    used = set(re.findall(r"#(\w+)", text))
+    text = re.sub(r' id="(\w+)"', lambda m: m[0] if m[1] in used else "", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)

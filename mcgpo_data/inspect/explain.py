@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mcgpo_data.build.bucket import pair_inputs
 from mcgpo_data.build.database import connect
-from mcgpo_data.build.pairs import build_pairs, evidence_folds
+from mcgpo_data.build.pairs import evidence_folds, take_visits
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.errors import UsageError
 from mcgpo_data.inspect.load import build_config_of, find_pair
@@ -95,7 +95,11 @@ def explain_pair(store: Store, pair_id: str) -> Explanation:
     Raises:
         UsageError: no such pair, or a build from a decisions table (which keeps no rollouts).
     """
-    pair, part = find_pair(store, pair_id)
+    return explain_row(store, *find_pair(store, pair_id))
+
+
+def explain_row(store: Store, pair: dict[str, Any], part: str) -> Explanation:
+    """`explain_pair` of a row of the preferences table, and the part that holds its rollouts."""
     config = build_config_of(store)
     if "decisions" not in store.manifest["tables"]:
         raise UsageError(
@@ -110,7 +114,7 @@ def explain_pair(store: Store, pair_id: str) -> Explanation:
     )
     con = connect("500MB")
     data = pair_inputs(decisions, rollouts, config)
-    build_pairs(con, data, config)
+    take_visits(con, data, config)
     key = pl.DataFrame(decisions.select(["rule", "rollout_id", "step_index", "action_key"])).filter(
         pl.col("rule") == pair["rule"]
     )

@@ -11,11 +11,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mcgpo_data.build.funnel import Funnel
 from mcgpo_data.build.text import with_text
 from mcgpo_data.config import BuildConfig
-from mcgpo_data.errors import UsageError
+from mcgpo_data.errors import IntegrityError, UsageError
 from mcgpo_data.schema import PREFERENCES_THIN
 from mcgpo_data.store import Store, open_store, read_parquet
 
@@ -68,7 +69,29 @@ def find_pair(store: Store, pair_id: str) -> tuple[dict[str, Any], str]:
         )
         raise UsageError(f"{store.path}: {'no' if not found else 'more than one'} pair {pair_id!r}.{near}")
     path, index, _ = found[0]
-    return read_parquet(path).slice(index, 1).to_pylist()[0], path.stem.removeprefix("part-")[:5]
+    return read_pair(path, index), part_of(path)
+
+
+def part_of(path: Path) -> str:
+    """Name of the part that holds the rollouts of the pairs of a file."""
+    return path.stem.removeprefix("part-")[:5]
+
+
+def read_pair(path: Path, index: int) -> dict[str, Any]:
+    """One row of a file of preferences; only its row group is read.
+
+    Raises:
+        IntegrityError: missing or damaged.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            group = 0
+            while index >= (rows := file.metadata.row_group(group).num_rows):
+                index, group = index - rows, group + 1
+            row: dict[str, Any] = file.read_row_group(group).slice(index, 1).to_pylist()[0]
+            return row
+    except (OSError, pa.ArrowException) as error:
+        raise IntegrityError(f"{path}: cannot be read ({error}).") from error
 
 
 def build_config_of(store: Store) -> BuildConfig:

@@ -75,8 +75,8 @@ def deciles(weight: ArrayLike, right: ArrayLike, bins: int = 10) -> pl.DataFrame
     )
 
 
-def calibration(weight: ArrayLike, right: ArrayLike, bins: int = 10) -> Figure:
-    """Are heavier comparisons right more often? Arguments as of `deciles`."""
+def calibration(weight: ArrayLike, right: ArrayLike, bins: int = 10, y: str = "share rightly oriented") -> Figure:
+    """Are heavier comparisons right more often? Arguments as of `deciles`; `y` says what is right."""
     table = deciles(weight, right, bins)
     figure, axes = new_axes(6, 3.2)
     x, share = table["bin"].to_numpy(), table["right"].to_numpy()
@@ -85,7 +85,7 @@ def calibration(weight: ArrayLike, right: ArrayLike, bins: int = 10) -> Figure:
     axes.plot(x, share, "o-", color=GOOD, lw=1.5)
     axes.set_xticks(x, [f"{w:.3f}" for w in table["weight"]])
     axes.set_ylim(0, 1.02)
-    name_axes(axes, f"mean weight of each 1/{bins} of the comparisons, light to heavy", "share rightly oriented")
+    name_axes(axes, f"mean weight of each 1/{bins} of the comparisons, light to heavy", y)
     axes.text(x[0], 0.52, "chance", fontsize=7, color=QUIET)
     return figure
 
