@@ -78,10 +78,8 @@ def build_pairs(con: duckdb.DuckDBPyConnection, data: PairInput, config: BuildCo
         ResourceError: the memory limit of `con` and its spill folder do not suffice.
     """
     try:
-        _set_up(con, data, config)
-        _run(con, "folds")
-        _check_rollouts(con)
-        _run(con, "visits", "cells", "live")
+        take_visits(con, data, config)
+        _run(con, "cells", "live")
         if config.scope == "task":
             _run(con, "strata", "evidence_stratified", "both_stratified")
         else:
