@@ -210,16 +210,22 @@ def compare_lines(found: Mapping[str, Any]) -> list[str]:
         for term, w in terms.items():
             numbers = [w["agree"], w["tied"], w["agree_weighted"]]
             lines.append(_row(f"{name}{', step term' * (term != 'advantage')}", numbers))
-    lines += ["", *_columns("an invalid action", ["mean", "penalised", "moved", "flipped", "woken"])]
+    return [*lines, "", *_invalid_lines(found)]
+
+
+def _invalid_lines(found: Mapping[str, Any]) -> list[str]:
+    share = max(effect["invalid"] or 0.0 for effect in found["invalid"].values())
+    if not share:
+        return ["no step is invalid: a penalty on invalid actions changes nothing"]
+    lines = _columns("an invalid action", ["mean", "penalised", "moved", "flipped", "woken"])
     for name, i in found["invalid"].items():
         numbers = [i["mean_invalid"], i["mean_invalid_penalised"], i["valid_moved"], i["valid_flipped"]]
         lines.append(_row(f"{name}, penalty {found['penalty'][name]:g}", [*numbers, i["groups_woken"]]))
-    share = next(iter(found["invalid"].values()))["invalid"]
-    lines += [
-        f"  {_cell(share).strip()} of the steps are invalid; their mean advantage without and with the penalty;",
+    return [
+        *lines,
+        f"  {_cell(share)} of the steps are invalid; their mean advantage without and with the penalty;",
         "  of the valid steps: moved by it, sign flipped; of the groups: an advantage by it alone",
     ]
-    return lines
 
 
 def judged_pairs(found: Mapping[str, Any]) -> int:

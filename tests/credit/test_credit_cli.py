@@ -397,6 +397,7 @@ def test_a_build_without_pairs_can_be_compared(call: Call, tmp_path: Path) -> No
     code, text, _ = call(out, "--compare", "grpo,gigpo")
     assert code == 0
     assert "with the 0 pairs" in text
+    assert "no step is invalid" in text
 
 
 def test_the_plot_is_svg_and_the_same_every_time(call: Call, kept: Path, tmp_path: Path) -> None:
