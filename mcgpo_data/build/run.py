@@ -19,6 +19,7 @@ import polars as pl
 from mcgpo_data import __version__
 from mcgpo_data.build.assemble import NARROW
 from mcgpo_data.build.bucket import Bucket, BucketJob, BucketResult, build_bucket
+from mcgpo_data.build.database import interruptible
 from mcgpo_data.build.decisions import rules_input
 from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.config import BuildConfig
@@ -28,6 +29,7 @@ from mcgpo_data.inputs import Source, find_sources
 from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.native import NativeReader
+from mcgpo_data.rules.mixed import SAMPLE_ROWS
 from mcgpo_data.rules.registry import detect_rules
 from mcgpo_data.staging import KEY_SPACE, Stage, h60, read_range
 from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_file, staged_output
@@ -35,7 +37,7 @@ from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_
 BUCKET_STEPS = 500_000
 BUCKET_NARROW_BYTES = 64 * 2**20
 PART_TEXT_BYTES = 48 * 2**20
-SAMPLE_STEPS = 2_000
+SAMPLE_TASKS = 64
 
 
 @dataclass(frozen=True)
@@ -183,9 +185,10 @@ def run_jobs(
     """`function` of all jobs in worker processes, in order, with progress."""
     results = []
     options.progress(stage, 0, len(jobs))
-    for result in run_buckets(function, jobs, workers or options.workers):
-        results.append(result)
-        options.progress(stage, len(results), len(jobs))
+    with interruptible():
+        for result in run_buckets(function, jobs, workers or options.workers):
+            results.append(result)
+            options.progress(stage, len(results), len(jobs))
     return results
 
 
@@ -226,18 +229,19 @@ def _losses(reports: list[Report]) -> list[str]:
 
 
 def _detect(staging: Path, partitions: int) -> str:
-    """Name of the rules that fit a sample of steps: the first rollouts in task order, whatever files they came
-    from.
-    """
+    """Name of the rules that fit a sample of tasks, evenly spread and chosen by content alone."""
     width = KEY_SPACE // partitions
     frames: list[pl.DataFrame] = []
     for low in range(0, KEY_SPACE, width):
         frame = pl.DataFrame(read_range(staging, partitions, low, low + width, NARROW))
         frame = frame.sort("task_key", "rollout_id", "step_index", "source_file", "source_row")
-        frames.append(frame.unique(["rollout_id", "step_index"], keep="first", maintain_order=True).head(SAMPLE_STEPS))
-        if sum(map(len, frames)) >= SAMPLE_STEPS:
+        frame = frame.unique(["rollout_id", "step_index"], keep="first", maintain_order=True)
+        frames.append(frame.filter(pl.int_range(pl.len()).over("task_id") < SAMPLE_ROWS))
+        if sum(f["task_id"].n_unique() for f in frames) >= SAMPLE_TASKS:
             break
-    sample = pl.concat(frames).head(SAMPLE_STEPS)
+    sample = pl.concat(frames)
+    tasks = sample["task_id"].unique(maintain_order=True)
+    sample = sample.filter(pl.col("task_id").is_in(tasks.gather_every(-(-len(tasks) // SAMPLE_TASKS)).to_list()))
     rollouts = sample.group_by("rollout_id", maintain_order=True).agg(
         pl.col("order_trusted", "instruction", "final_observation").first(), num_steps=pl.len().cast(pl.Int32)
     )

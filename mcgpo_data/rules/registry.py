@@ -14,6 +14,7 @@ from mcgpo_data.rules.base import TaskRules
 from mcgpo_data.rules.custom import load_python
 from mcgpo_data.rules.declarative import load_declarative
 from mcgpo_data.rules.generic import GenericRules
+from mcgpo_data.rules.mixed import SEPARATOR, MixedRules, families_of
 from mcgpo_data.rules.search import SearchRules
 from mcgpo_data.rules.shell import ShellRules
 from mcgpo_data.rules.sokoban import SokobanRules
@@ -41,26 +42,31 @@ REGISTRY: Final[dict[str, TaskRules]] = {
 
 
 def detect_rules(sample: pl.DataFrame) -> TaskRules:
-    """The first rules of `REGISTRY` that know steps like these.
+    """The rules of `REGISTRY` that know steps like these; several families together where the tasks are of several.
 
     Args:
-        sample: some whole rollouts, as `TaskRules.apply` takes them.
+        sample: some whole tasks, as `TaskRules.apply` takes them.
     """
-    return next((rules for rules in REGISTRY.values() if rules.detect(sample)), GENERIC)
+    families = families_of(sample, list(REGISTRY.values()), GENERIC)
+    return families[0] if len(families) == 1 else MixedRules(families, GENERIC)
 
 
 def load_rules(spec: str) -> TaskRules:
     """Rules by name, from a YAML file, or from a Python file.
 
     Args:
-        spec: a name of `REGISTRY`; `path.yaml` (see `declarative`); or `path.py:Name`, where Name is a class that can
-            be made without arguments, or an object. The Python file is run: name only files that you trust.
+        spec: a name of `REGISTRY`, or several joined by `+`; `path.yaml` (see `declarative`); or `path.py:Name`, where
+            Name is a class that can be made without arguments, or an object. The Python file is run: name only files
+            that you trust.
 
     Raises:
         UsageError: no such name, file or object, an error in the file (with its place), or an object that is no rules.
     """
     if spec in REGISTRY:
         return REGISTRY[spec]
+    names = spec.split(SEPARATOR)
+    if all(name in REGISTRY for name in names):
+        return MixedRules([REGISTRY[name] for name in names], GENERIC)
     path, colon, name = spec.rpartition(":")
     if colon and path.endswith(".py"):
         return load_python(Path(path), name)
