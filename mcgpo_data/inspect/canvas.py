@@ -41,7 +41,11 @@ def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def name_axes(axes: Axes, x: str, y: str, title: str = "") -> None:
-    """Labels in our own words."""
+    """Labels in our own words; an axis of counts has whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    if y in ("pairs", "tasks"):
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.set_xlabel(x, fontsize=9, color=INK)
     axes.set_ylabel(y, fontsize=9, color=INK)
     axes.set_title(title, fontsize=10, color=INK, loc="left")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mcgpo_data.inspect.report.content import Content
 
 FEW = 200
+SCARCE = 20  # below, shares mean nothing
 GUESSED = {"text_cluster": "the likeness of their texts", "initial_hash": "their first prompt"}
 
 
@@ -33,7 +34,7 @@ def _amount(found: Content) -> Iterator[Caution]:
         yield Caution(True, "There are no pairs. " + " ".join(found.advice))
         return
     if pairs < FEW:
-        yield Caution(True, f"Only {pairs} pairs: enough to look at, few to train on.")
+        yield Caution(True, f"Only {pairs} pair{'s' if pairs > 1 else ''}: enough to look at, few to train on.")
     empty = counts["tasks"] - counts["tasks_with_pairs"]
     if empty > counts["tasks"] / 2:
         yield Caution(False, f"{empty:,} of {counts['tasks']:,} tasks give no pair: training sees only the others.")
@@ -66,7 +67,7 @@ def _evidence(found: Content) -> Iterator[Caution]:
         ("Folds", found.folds_agree, "times that both folds compared the same two actions, they agree"),
         ("Own outcomes", found.own, "comparisons the chosen rollout itself ended better"),
     ):
-        if shares and shares[0].total:
+        if shares and shares[0].total >= SCARCE:
             hits, total, (low, _) = shares[0].hits, shares[0].total, shares[0].interval
             if low <= 0.5:
                 yield Caution(
@@ -113,6 +114,8 @@ def _logs(found: Content) -> Iterator[Caution]:
 def _spread(found: Content) -> Iterator[Caution]:
     limits = {"task": 0.25, "rollout (either side)": 0.1, "chosen action": 0.4, "rejected action": 0.4,
               "chosen response text": 0.1, "rejected response text": 0.1}  # fmt: skip
+    if len(found.pairs) < SCARCE:
+        return
     for row in found.concentration:
         limit = limits.get(row.kind, 1.0)
         if row.first > limit and row.distinct > 1:

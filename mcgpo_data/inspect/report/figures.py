@@ -10,22 +10,23 @@ import polars as pl
 from mcgpo_data.inspect import plots
 from mcgpo_data.inspect.canvas import BAD, FADED, GOOD, INK, QUIET, name_axes, new_axes, svg
 from mcgpo_data.inspect.report.content import Content
-from mcgpo_data.inspect.report.trust import Share
+from mcgpo_data.inspect.report.trust import SHOWN, Share
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALL = (4.6, 2.6)
+NAMES = ("weights", "support", "folds", "own", "own_by_weight", "tasks", "lengths")
 
 
 def draw(found: Content) -> dict[str, str]:
-    """SVG text by name of the figure; figures without data are left out."""
+    """SVG text by name of the figure; empty where there is nothing to draw."""
     figures: dict[str, tuple[Figure, str]] = {}
     if len(found.pairs):
         figures["weights"] = plots.weight_histogram(found.pairs), "Histogram of weights"
         figures["support"] = plots.support_histogram(found.pairs), "Histogram of the weaker side's support"
     for name, shares in (("folds", found.folds_agree), ("own", found.own)):
-        if shares and shares[0].total:
+        if shares and shares[0].total >= SHOWN:
             figures[name] = share_bars(shares), "Shares by support, with 95 % intervals"
     if found.own_by_weight is not None and len(found.own_by_weight) >= 50:
         tested = found.own_by_weight
@@ -35,7 +36,7 @@ def draw(found: Content) -> dict[str, str]:
         figures["tasks"] = task_histogram(found.tasks), "Histogram of mean outcomes of tasks"
     if found.lengths is not None and len(found.lengths.pairs):
         figures["lengths"] = length_curves(found.lengths.pairs), "Lengths of responses"
-    return {name: svg(figure, title) for name, (figure, title) in figures.items()}
+    return dict.fromkeys(NAMES, "") | {name: svg(figure, title) for name, (figure, title) in figures.items()}
 
 
 def share_bars(shares: list[Share]) -> Figure:
@@ -67,15 +68,21 @@ def task_histogram(tasks: pl.DataFrame) -> Figure:
 
 
 def length_curves(pairs: pl.DataFrame) -> Figure:
-    """Lengths of chosen and rejected responses on a logarithmic scale."""
+    """Lengths of chosen and rejected responses, on a logarithmic scale where they differ much."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
     sides = {"chosen": GOOD, "rejected": BAD}
     values = {side: np.maximum(pairs[f"{side}_response"].to_numpy(), 1) for side in sides}
     low, high = min(v.min() for v in values.values()), max(v.max() for v in values.values())
-    bins = np.geomspace(low, max(high, low + 1), 31).tolist()
+    wide = high > 5 * low
+    bins = (np.geomspace if wide else np.linspace)(low, max(high, low + 1), 31).tolist()
     figure, axes = new_axes(*SMALL)
     for side, color in sides.items():
         axes.hist(values[side], bins=bins, histtype="step", color=color, lw=1.6, label=side)
-    axes.set_xscale("log")
+    if wide:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False, fontsize=8)
     name_axes(axes, "characters of a response", "pairs")
     return figure
