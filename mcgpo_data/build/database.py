@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -33,6 +35,18 @@ def connect(memory_limit: str = "1GB", spill: Path | None = None, threads: int =
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return con
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C during a query is a KeyboardInterrupt, as everywhere; DuckDB makes errors of its own of it."""
+    try:
+        yield
+    except (RuntimeError, duckdb.Error) as error:
+        text = str(error).strip()
+        if text == "Query interrupted" or text.endswith("failed: KeyboardInterrupt:"):
+            raise KeyboardInterrupt from error
+        raise
 
 
 @cache
