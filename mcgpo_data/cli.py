@@ -43,7 +43,7 @@ def _build_options(command: Command) -> Command:
             f"--{f.name.replace('_', '-')}",
             f.name,
             default=None,
-            metavar="|".join(choices) if choices else str(f.type).split(" ")[0].split("[")[0].upper(),
+            metavar="|".join(choices) or ("LOW,HIGH" if f.name == "outcome_range" else str(f.type).upper()),
             help=f.metadata["help"] + default,
         )(command)
     return command
@@ -72,6 +72,9 @@ def _input_options(command: Command) -> Command:
     return command
 
 
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
 class _Quiet:
     """Ends quietly when the reader of our output goes away, as in `mcgpo show out | head`."""
 
@@ -92,7 +95,7 @@ class _Command(_Quiet, click.Command):
     pass
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=_Group, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="mcgpo")
 def cli() -> None:
     """Weighted action preferences from logged rollouts of LLM agents.
@@ -105,7 +108,8 @@ def cli() -> None:
     """
 
 
-@cli.command("build-prefs", cls=_Command, help=BUILD_EXAMPLES)
+@cli.command("build-prefs", cls=_Command, help=BUILD_EXAMPLES, context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="mcgpo")
 @click.argument("logs", nargs=-1)
 @click.option("-o", "--output", "out", required=True, metavar="OUT", help="Folder to make.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing build.")
@@ -228,18 +232,19 @@ def explain(out: str, pair_id: str, as_json: bool, quiet: bool) -> None:
     "--sort", type=click.Choice(["order", "weight", "support", "delta"]), default="weight", show_default=True
 )
 @click.option("--rule", metavar="NAME", help="Only pairs of this rule.")
-@click.option("--task", metavar="ID", help="Only pairs of this task.")
+@click.option("--task", metavar="ID", help="Only pairs of tasks with this text in their id.")
 @click.option("--action", metavar="TEXT", help="Only pairs with this text in one of the actions.")
+@click.option("--funnel", is_flag=True, help="Only the funnel: where the data went.")
 @click.option(
     "--explain", "explained", type=click.IntRange(0), default=0, metavar="N", help="Explain N of them in full."
 )
 @_output_options
-def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -> None:
-    """Funnel and pairs of the build OUT.
+def show(out: str, explained: int, funnel: bool, as_json: bool, quiet: bool, **filters: Any) -> None:
+    """Pairs of the build OUT.
 
     \b
     Examples:
-      mcgpo show out                         funnel, then the 20 heaviest pairs
+      mcgpo show out                         the 20 heaviest pairs
       mcgpo show out --rule exact --limit 50 --offset 50
       mcgpo show out --explain 5             five pairs with all their evidence
     """
@@ -248,13 +253,16 @@ def show(out: str, explained: int, as_json: bool, quiet: bool, **filters: Any) -
     from mcgpo_data.store import open_store
 
     store = open_store(out)
+    if funnel and not as_json:
+        _print_funnel(store.manifest["funnel"])
+        return
     pairs = select_pairs(store, **filters)
     if as_json:
         _print_json({"funnel": store.manifest["funnel"], "pairs": pairs.to_dicts()})
         return
     if not quiet:
-        _print_funnel(store.manifest["funnel"])
-        click.echo("")
+        found = store.manifest["funnel"]
+        click.echo(f"{found['pairs']:,} pairs of rules {store.manifest['config']['rules']}; the funnel: --funnel\n")
     if explained:
         for pair_id in pairs["pair_id"].head(explained):
             click.echo("\n".join([*explain_pair(store, pair_id).lines(), ""]))
@@ -441,6 +449,10 @@ def _report(manifest: dict[str, Any], out: Path, *, as_json: bool, quiet: bool) 
     else:
         if not quiet:
             _print_funnel(manifest["funnel"])
+            if ignored := manifest.get("ignored_inputs"):
+                first = ignored[0]
+                click.echo(f"note: {len(ignored)} file(s) left out, such as {first['path']}: {first['why']}")
+            click.echo(f"rules: {manifest['config']['rules']} ({', '.join(manifest['config']['rule_names'])})")
         click.echo(f"{pairs:,} pairs in {out / 'preferences'}")
         if pairs and not quiet:
             click.echo(f"next: mcgpo show {out} --explain 3", err=True)

@@ -11,6 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from mcgpo_data.build.from_decisions import build_from_decisions
+from mcgpo_data.build.run import BuildOptions
+from mcgpo_data.config import BuildConfig
 from mcgpo_data.readers import native
 from mcgpo_data.readers.base import Report
 from mcgpo_data.readers.logfile import LogFile
@@ -84,3 +87,14 @@ def test_the_pipelines_page_tells_the_size_of_the_demo() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_example_of_a_decisions_table_gives_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    options = BuildOptions(workers=1)
+    manifest = build_from_decisions(tmp_path / "decisions.parquet", tmp_path / "out", BuildConfig(), options)
+    assert manifest["funnel"]["pairs"] > 0

@@ -164,6 +164,8 @@ def pair_bucket(decisions: pa.Table, rollouts: pl.DataFrame, job: BucketJob, res
     for row in con.sql(statement("funnel")).to_arrow_table().to_pylist():
         result.rules.setdefault(row.pop("rule"), Counter()).update({name: int(n) for name, n in row.items()})
     result.counts.update(bucket_counts(rollouts.with_columns(pl.Series("unit", data.rollouts["unit_id"])), pairs))
+    policies = rollouts.group_by("group_id").agg(pl.struct("policy", "policy_version").n_unique() > 1)
+    result.counts["groups_several_policies"] += int(policies["policy"].sum())
     for source in ("group_source", "terminal_status", "source_format"):
         for value, count in rollouts.group_by(source).len().iter_rows():
             result.counts[f"{source}:{value}"] += count

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 RULE_STAGES = {
     "decisions": "valid decisions",
-    "in_repeated_contexts": "  in a context seen by 2+ rollouts",
-    "in_contexts_with_two_actions": "  in a context with 2+ actions",
+    "in_repeated_contexts": "  in a context that 2+ rollouts saw",
+    "in_contexts_with_two_actions": "    with 2+ actions",
     "contexts": "contexts",
     "repeated_contexts": "  seen by 2+ rollouts",
-    "contexts_with_two_actions": "  with 2+ actions",
-    "informative_contexts": "  informative (mean outcomes of actions differ)",
-    "comparable_contexts": "  comparable (evidence in the folds that may judge)",
+    "contexts_with_two_actions": "    with 2+ actions",
+    "informative_contexts": "      with different mean outcomes",
+    "comparable_contexts": "      with evidence in the judging folds",
     "comparable_classes": "comparison classes",
     "oriented_classes": "  with a difference above the margin",
     "pairs": "pairs",
@@ -56,9 +56,13 @@ class Funnel:
             lines.append(f"{ungraded:>12,}    without a graded outcome (no evidence; never counted as failures)")
         lines.append(f"{c['groups_mixed']:>12,}    groups with different outcomes (only these can give pairs)")
         lines.append(f"{c['steps']:>12,}  steps")
-        for name, stages in self.rules.items():
-            lines.append(f"              rule {name}:")
-            lines += [f"{stages.get(key, 0):>12,}    {label}" for key, label in RULE_STAGES.items()]
+        if self.rules:
+            width = max(12, *(len(name) + 2 for name in self.rules))
+            lines += ["", f"  {'by rule':40}" + "".join(f"{name:>{width}}" for name in self.rules)]
+            for key, label in RULE_STAGES.items():
+                values = "".join(f"{stages.get(key, 0):>{width},}" for stages in self.rules.values())
+                lines.append(f"  {label:40}{values}")
+            lines.append("")
         lines.append(f"{self.pairs:>12,}  pairs in {c['tasks_with_pairs']:,} of {c['tasks']:,} tasks")
         return lines
 
@@ -92,13 +96,18 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
     out = []
     groups = counts["groups"]
     if not counts["graded_rollouts"]:
-        return [
-            "No rollout has a graded outcome. Name the field that holds it with --mapping, or choose "
-            "--outcome score|return."
-        ]
+        other = "Name the field that holds it with --mapping."
+        if config.outcome != "auto":
+            other = f"--outcome {config.outcome} found nothing to grade by; --outcome auto takes success, else score."
+        return [f"No rollout has a graded outcome. {other}"]
+    if (several := counts.get("groups_several_policies", 0)) and config.scope == "group":
+        out.append(
+            f"{several:,} of {groups:,} groups hold rollouts of several policies: a pair may compare policies rather "
+            "than actions. --scope task takes every outcome against the mean of its own policy."
+        )
     if counts["groups_too_small"] == groups and config.orientation == "opposite-fold":
-        several = config.scope == "group" and counts["tasks"] < groups
-        here = "would help here" if several else "helps where a task has several groups"
+        shared = config.scope == "group" and counts["tasks"] < groups
+        here = "would help here" if shared else "helps where a task has several groups"
         out.append(
             f"Every {config.scope} has fewer than 4 rollouts. A pair needs two actions, each seen both in the fold of "
             f"the candidates and in the folds that judge, hence at least 4 rollouts, at K = {config.folds} and at any "
@@ -114,10 +123,11 @@ def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: Bui
     informative = max((r.get("informative_contexts", 0) for r in rules.values()), default=0)
     if not counts["pairs"] and counts["groups_mixed"] and not informative:
         out.append(
-            "No context was seen with two actions and different outcomes. A coarser state may match more: "
-            "try --rules for your task "
-            "family, --representation progress or state, or rules of your own (docs/rules.md)."
+            "No context was seen with two actions and different outcomes. A coarser state may match more: try --rules "
+            "for your task family, --representation progress or state, or rules of your own (docs/rules.md)."
         )
+    elif not counts["pairs"] and any(r.get("comparable_classes", 0) for r in rules.values()):
+        out.append(f"Actions were compared, but none differed by more than --margin {config.margin:g}.")
     elif not counts["pairs"] and counts["groups_mixed"] and counts["groups_too_small"] < groups:
         out.append(
             f"{informative:,} contexts are informative, but in none of them both actions have evidence in the folds "

@@ -21,12 +21,13 @@ from mcgpo_data.inspect.load import build_config_of, find_pair
 from mcgpo_data.store import Store, read_parquet
 
 TESTIMONY = """
-SELECT r.rollout_id, v.step, CASE WHEN v.action = $chosen THEN 'chosen' ELSE 'rejected' END AS side, v.fold,
+SELECT r.rollout_id, v.step,
+       CASE v.action WHEN $chosen THEN 'chosen' WHEN $rejected THEN 'rejected' ELSE 'other' END AS side, v.fold,
        v.outcome / 1e9 AS outcome,
        EXISTS (FROM visits o WHERE o.context = v.context AND o.rollout = v.rollout AND o.action <> v.action
                AND o.action IN ($chosen, $rejected)) AS took_both
 FROM visits v JOIN rollouts r USING (rollout)
-WHERE v.context = $context AND v.action IN ($chosen, $rejected)
+WHERE v.context = $context
 ORDER BY side, v.fold, r.rollout_id
 """
 
@@ -37,8 +38,9 @@ class Explanation:
 
     Attributes:
         pair: the row of the preferences table.
-        testimony: rollouts that took one of the two actions in this context: rollout_id, step, side, fold, outcome,
-            role. Role is "evidence", "candidate fold" (lies in a fold of the pair), "took both", or "unscored".
+        testimony: rollouts that took an action in this context, one row per rollout and action: rollout_id, policy,
+            step, side ("chosen", "rejected", "other"), fold, outcome, role. Role is "evidence", "candidate fold" (lies in a
+            fold of the pair), "took both", or "unscored". Other actions count for the context mean only.
         factors: name, value and meaning of everything the weight is made of, in the order of the computation.
         options: options of the build.
     """
@@ -73,7 +75,13 @@ class Explanation:
                     lines.append(
                         f"      {t['role']:14} fold {t['fold']}  outcome {outcome:8} "
                         f"{plain(t['rollout_id'], 50)}:{t['step']}"
+                        + (f"   ({plain(t['policy'], 40)})" if t["policy"] else "")
                     )
+        others = [t["outcome"] for t in self.testimony if t["side"] == "other" and t["role"] == "evidence"]
+        if others:
+            lines.append(
+                f"    other actions: {len(others)} entries in these folds, mean {sum(others) / len(others):.4f}"
+            )
         lines += [f"    {name:18} {value:10.4f}   {meaning}" for name, value, meaning in self.factors]
         return lines
 
@@ -127,6 +135,7 @@ def explain_row(store: Store, pair: dict[str, Any], part: str) -> Explanation:
 
     values = {"context": int(pair["context"], 16), "chosen": action_key("chosen"), "rejected": action_key("rejected")}
     found = con.sql(TESTIMONY, params=values).to_arrow_table().to_pylist()
+    policy = dict(zip(rollouts["rollout_id"].to_list(), rollouts["policy"].to_list(), strict=True))
     judging = {e for f, g, e in evidence_folds(config) if (f, g) == (pair["chosen_fold"], pair["rejected_fold"])}
     for row in found:
         if row["fold"] not in judging:
@@ -134,8 +143,9 @@ def explain_row(store: Store, pair: dict[str, Any], part: str) -> Explanation:
         elif row["outcome"] is None:
             row["role"] = "unscored"
         else:
-            row["role"] = "took both" if row["took_both"] else "evidence"
+            row["role"] = "took both" if row["took_both"] and row["side"] != "other" else "evidence"
         del row["took_both"]
+        row["policy"] = policy[row["rollout_id"]]
     con.close()
     options = dict(store.manifest["config"].items())
     return Explanation(pair, found, _factors(pair, config), options)

@@ -23,7 +23,7 @@ def select_pairs(
     if rule is not None:
         pairs = pairs.filter(pl.col("rule_name") == rule)
     if task is not None:
-        pairs = pairs.filter(pl.col("task_id") == task)
+        pairs = pairs.filter(pl.col("task_id").str.contains(task, literal=True))
     if action is not None:
         either = [pl.col(f"{side}_action").str.contains(action, literal=True) for side in ("chosen", "rejected")]
         pairs = pairs.filter(pl.any_horizontal(either))

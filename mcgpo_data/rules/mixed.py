@@ -16,7 +16,7 @@ from mcgpo_data.rules.base import TaskRules
 
 SEPARATOR = "+"
 SAMPLE_ROWS = 60
-SMALLEST_SHARE = 0.05
+FEW_TASKS = 20
 
 
 class MixedRules:
@@ -64,7 +64,7 @@ def sample_tasks(steps: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
 
 
 def families_of(steps: pl.DataFrame, known: Sequence[TaskRules], otherwise: TaskRules) -> list[TaskRules]:
-    """Families that more than one task in twenty belongs to, in the order of `known`.
+    """Families that at least two tasks belong to (one, where there are few), in the order of `known`.
 
     Args:
         steps: some whole tasks, as `TaskRules.apply` takes them.
@@ -73,5 +73,5 @@ def families_of(steps: pl.DataFrame, known: Sequence[TaskRules], otherwise: Task
     """
     chooser = MixedRules(known, otherwise)
     counts = Counter(chooser.choose(frame).name for frame in sample_tasks(steps).values())
-    total = sum(counts.values())
-    return [f for f in known if counts[f.name] > SMALLEST_SHARE * total and f.name != otherwise.name] or [otherwise]
+    enough = 2 if sum(counts.values()) > FEW_TASKS else 1
+    return [f for f in known if counts[f.name] >= enough and f.name != otherwise.name] or [otherwise]

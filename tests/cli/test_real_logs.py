@@ -94,7 +94,8 @@ def test_two_rollouts_per_task_give_no_pair_and_the_funnel_says_why(build: Any) 
     code, manifest = build("knowagent/*ALFWorld*")
     assert code == 4
     assert manifest["funnel"]["counts"]["groups_mixed"] == 120
-    (advice,) = manifest["funnel"]["advice"]
+    policies, advice = manifest["funnel"]["advice"]
+    assert "several policies" in policies
     for words in ("fewer than 4 rollouts", "K = 2", "--scope task", "more rollouts"):
         assert words in advice
 
