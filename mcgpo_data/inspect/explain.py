@@ -39,8 +39,8 @@ class Explanation:
     Attributes:
         pair: the row of the preferences table.
         testimony: rollouts that took an action in this context, one row per rollout and action: rollout_id, policy,
-            step, side ("chosen", "rejected", "other"), fold, outcome, role. Role is "evidence", "candidate fold" (lies in a
-            fold of the pair), "took both", or "unscored". Other actions count for the context mean only.
+            step, side ("chosen", "rejected", "other"), fold, outcome, role. Role is "evidence", "candidate fold" (lies
+            in a fold of the pair), "took both", or "unscored". Other actions count for the context mean only.
         factors: name, value and meaning of everything the weight is made of, in the order of the computation.
         options: options of the build.
     """
