@@ -44,7 +44,8 @@ def interruptible() -> Iterator[None]:
         yield
     except (RuntimeError, duckdb.Error) as error:
         text = str(error).strip()
-        if text == "Query interrupted" or text.endswith("failed: KeyboardInterrupt:"):
+        wrapped = isinstance(error.__cause__, KeyboardInterrupt)  # as by an import in the middle of a class
+        if wrapped or text == "Query interrupted" or text.endswith("failed: KeyboardInterrupt:"):
             raise KeyboardInterrupt from error
         raise
 

@@ -2,62 +2,85 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from mcgpo_data.build import run
 from mcgpo_data.store import open_store
 
 from ..build_path.logs import build, make_rows, table_bytes, write_log
 
 ROWS = make_rows(seed=41, tasks=4, text=True)
 ROOT = Path(__file__).resolve().parents[2]
-# Everything is loaded before the word to start, so that a kill falls into the build.
+# One process loads everything and forks a child for each build, so that a kill falls into the build.
 SERVER = f"""
-import os, sys, signal
+import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from mcgpo_data.build import run
-import mcgpo_data.build.rebuild, scipy.special, zstandard
 from mcgpo_data.config import BuildConfig
+import scipy.special
 run.BUCKET_STEPS = {len(ROWS) / 4}
-log, out, overwrite = sys.argv[1], sys.argv[2], sys.argv[3] == "1"
-try:
-    sys.stdout.write("ready\\n"); sys.stdout.flush()
-    sys.stdin.readline()
-    run.build_preferences([log], out, BuildConfig(), run.BuildOptions(workers=1, rules="generic", overwrite=overwrite))
-except KeyboardInterrupt:
-    sys.exit(130)
+for line in sys.stdin:
+    log, out, overwrite = line.rstrip().split("\\t")
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            options = run.BuildOptions(workers=1, rules="generic", overwrite=overwrite == "True")
+            run.build_preferences([log], out, BuildConfig(), options)
+            code = 0
+        except KeyboardInterrupt:
+            code = 130
+        finally:
+            os._exit(code)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 
 
-class Child:
-    """A build in a process of its own that waits for the word to start."""
+class Builder:
+    """Starts builds in processes of their own."""
 
-    def __init__(self, log: Path, out: Path, overwrite: bool = False) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(log), str(out), str(int(overwrite))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+    def __init__(self) -> None:
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
-    def start(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
-        self.process.stdin.write("go\n")
-        self.process.stdin.close()
+    def close(self) -> None:
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.close()
+        self.server.wait(60)
+        self.server.stdout.close()
 
-    def wait(self) -> int:
-        code = self.process.wait(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+    def run(self, log: Path, out: Path, *, kill: int = 0, after: float = 0.0, overwrite: bool = False) -> int:
+        """Exit code of a build that is sent the signal `kill` after some seconds (0: it is left alone)."""
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.write(f"{log}\t{out}\t{overwrite}\n")
+        self.server.stdin.flush()
+        pid = int(self.server.stdout.readline())
+        if kill:
+            time.sleep(after)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, kill)
+        return int(self.server.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def builder() -> Iterator[Builder]:
+    made = Builder()
+    yield made
+    made.close()
 
 
 def names(folder: Path) -> list[str]:
@@ -73,69 +96,59 @@ def complete(out: Path, wanted: dict[str, bytes]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The log, the bytes of its build, and about how long a build takes in a child."""
-    from mcgpo_data.build import run
-
+def whole(builder: Builder, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes], float]:
+    """The log, the bytes of its build, and about how long a build takes."""
     folder = tmp_path_factory.mktemp("whole")
     log = write_log(folder / "log.jsonl", ROWS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "BUCKET_STEPS", len(ROWS) / 4)
         wanted = table_bytes(build(log, folder / "here"))
-    child = Child(log, folder / "out")
-    child.start()
     began = time.monotonic()
-    assert child.wait() == 0
+    assert builder.run(log, folder / "out") == 0
+    seconds = time.monotonic() - began
     assert complete(folder / "out", wanted)
-    return log, wanted, time.monotonic() - began
+    return log, wanted, seconds
 
 
-def test_a_build_killed_at_any_moment_leaves_nothing_or_everything(tmp_path: Path, whole: Any) -> None:
+def test_a_build_killed_at_any_moment_leaves_nothing_or_everything(
+    tmp_path: Path, builder: Builder, whole: tuple[Path, dict[str, bytes], float]
+) -> None:
     log, wanted, seconds = whole
     out, rng, killed = tmp_path / "out", random.Random(0), 0
-    ready = Child(log, out)
     for number in range(26):
-        child, ready = ready, Child(log, out)  # the next one loads its libraries meanwhile
-        child.start()
-        time.sleep(seconds * (number + rng.random()) / 26)
-        child.process.send_signal(signal.SIGKILL)
-        killed += child.wait() == -signal.SIGKILL
+        after = seconds * (number + rng.random()) / 26
+        killed += builder.run(log, out, kill=signal.SIGKILL, after=after) == -signal.SIGKILL
         if complete(out, wanted):
             out.rename(tmp_path / f"done-{number}")
         assert sum(name.endswith(".partial") for name in names(tmp_path)) <= 1  # the next build clears the last one's
     assert killed >= 13
-    ready.start()
-    assert ready.wait() == 0
+    assert builder.run(log, out) == 0
     assert complete(out, wanted)
     assert [name for name in names(tmp_path) if not name.startswith("done")] == ["out"]
 
 
-def test_an_overwriting_build_killed_at_any_moment_loses_neither_old_nor_new(tmp_path: Path, whole: Any) -> None:
+def test_an_overwriting_build_killed_at_any_moment_loses_neither_old_nor_new(
+    tmp_path: Path, builder: Builder, whole: tuple[Path, dict[str, bytes], float]
+) -> None:
     log, wanted, seconds = whole
     out, rng = tmp_path / "out", random.Random(1)
-    other = build(write_log(tmp_path / "other.jsonl", ROWS[:40]), out)
-    old = table_bytes(other)
-    for number in range(5):
-        child = Child(log, out, overwrite=True)
-        child.start()
-        time.sleep(seconds * (0.7 + 0.4 * (number + rng.random()) / 5))  # about when folders are renamed
-        child.process.send_signal(signal.SIGKILL)
-        child.wait()
-        found = [p for p in tmp_path.iterdir() if p.name.endswith(".old")] or [out]
-        assert table_bytes(open_store(found[0])) in (old, wanted)
+    old = table_bytes(build(write_log(tmp_path / "other.jsonl", ROWS[:40]), out))
+    for number in range(6):
+        after = seconds * (0.7 + 0.4 * (number + rng.random()) / 6)  # about when folders are renamed
+        builder.run(log, out, kill=signal.SIGKILL, after=after, overwrite=True)
+        found = out if out.exists() else next(p for p in tmp_path.iterdir() if p.name.endswith(".old"))
+        assert table_bytes(open_store(found)) in (old, wanted)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8])
-def test_an_interrupted_build_leaves_nothing(tmp_path: Path, whole: Any, share: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+def test_an_interrupted_build_leaves_nothing(
+    tmp_path: Path, builder: Builder, whole: tuple[Path, dict[str, bytes], float], share: float
+) -> None:
     log, wanted, seconds = whole
-    child = Child(log, tmp_path / "out")
-    child.start()
-    time.sleep(seconds * share)
-    child.process.send_signal(signal.SIGINT)
-    code = child.wait()
-    done = complete(tmp_path / "out", wanted)
-    assert code == 130 or done  # too late for the build, perhaps in the middle of the end of the process
-    assert names(tmp_path) == (["out"] if done else [])
+    code = builder.run(log, tmp_path / "out", kill=signal.SIGINT, after=0.01 + seconds * share)
+    assert code in (0, 130)
+    assert complete(tmp_path / "out", wanted) == (code == 0)
+    assert names(tmp_path) == (["out"] if code == 0 else [])
 
 
 def test_the_command_line_interrupted_with_workers_leaves_nothing(tmp_path: Path) -> None:
