@@ -365,6 +365,29 @@ def report(out: str, output: str | None, quiet: bool) -> None:
 
 
 @cli.command()
+@click.argument("out")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0: any free one.")
+def view(out: str, port: int) -> None:
+    """Look through all pairs of the build OUT in the browser; only this machine can.
+
+    \b
+    Examples:
+      mcgpo view out                          then open http://127.0.0.1:8765/
+      mcgpo view out --port 0                 any free port; the address is printed
+      mcgpo view out & firefox http://127.0.0.1:8765/
+    """
+    from mcgpo_data.inspect.view.server import Viewer
+    from mcgpo_data.store import open_store
+
+    with Viewer(open_store(out), port) as server:
+        click.echo(f"{server.url}   Ctrl-C ends")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("", err=True)
+
+
+@cli.command()
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Schema.")
 def schema(table: str | None, as_json: bool) -> None:

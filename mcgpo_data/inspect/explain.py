@@ -20,6 +20,10 @@ from mcgpo_data.errors import UsageError
 from mcgpo_data.inspect.load import build_config_of, find_pair
 from mcgpo_data.store import Store, read_parquet
 
+KEYS = [  # all that is needed of decisions: no text
+    "rollout_id", "step_index", "rule", "valid", "rollout_key", "action_key",
+    "state_key", "progress_key", "history_key",
+]  # fmt: skip
 TESTIMONY = """
 SELECT r.rollout_id, v.step,
        CASE v.action WHEN $chosen THEN 'chosen' WHEN $rejected THEN 'rejected' ELSE 'other' END AS side, v.fold,
@@ -116,7 +120,7 @@ def explain_row(store: Store, pair: dict[str, Any], part: str) -> Explanation:
     unit = "task_id" if config.scope == "task" else "group_id"
     rollouts = pl.DataFrame(read_parquet(store.path / "rollouts" / f"part-{part}.parquet"))
     rollouts = rollouts.filter(pl.col(unit) == pair["group_id"])
-    decisions = read_parquet(store.path / "decisions" / f"part-{part}.parquet")
+    decisions = read_parquet(store.path / "decisions" / f"part-{part}.parquet", KEYS)
     decisions = decisions.filter(
         pc.is_in(decisions["rollout_id"], pa.array(rollouts["rollout_id"].to_list(), pa.string()))
     )

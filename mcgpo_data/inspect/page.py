@@ -63,6 +63,7 @@ def share(value: float | None) -> str:
     """A share in per cent, finer near both ends."""
     if value is None:
         return "–"
+    value = round(value, 9)
     return f"{value:.0%}" if 0.1 <= value <= 0.9 or value in (0, 1) else f"{value:.1%}"
 
 
