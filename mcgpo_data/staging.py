@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from mcgpo_data.errors import DataError
 from mcgpo_data.readers.base import Message, Rollout, Step
+from mcgpo_data.readers.logfile import SURROGATE
 from mcgpo_data.schema import MESSAGE, MESSAGES, STEPS, TOOL_CALL
 
 KEY_SPACE: Final = 2**60
@@ -68,7 +69,7 @@ def clean(text: str | None) -> str | None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return SURROGATE.sub("\ufffd", text)
     return text
 
 
@@ -113,7 +114,10 @@ def dumps(value: dict[str, Any] | None) -> str | None:
     except (TypeError, orjson.JSONEncodeError):  # lone surrogates, integers beyond 64 bits
         import json
 
-        text = json.dumps(value, sort_keys=True, default=str)
+        try:
+            text = json.dumps(value, sort_keys=True, default=str)
+        except RecursionError:
+            text = '{"left out": "nested too deep"}'
     return text
 
 

@@ -82,7 +82,7 @@ def staged_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
         stage = _open_stage(out, overwrite=overwrite)
     except McgpoError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name, or no UTF-8
         raise OutputError(f"{out}: cannot be created ({getattr(error, 'strerror', None) or error}).") from error
     lock = _lock(stage)
     try:
@@ -102,6 +102,7 @@ def _open_stage(out: Path, *, overwrite: bool) -> Path:
     parent = out.absolute().parent
     if out.name in ("", ".."):
         raise OutputError(f"{out}: name a folder to make.")
+    str(out.absolute()).encode()  # the Parquet writer takes no other names
     recover(out)
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise OutputError(f"{out}: exists and is not a folder; choose another output.")
@@ -281,7 +282,10 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 def is_store(path: Path) -> bool:
     """Whether a folder is a finished build (other programs write a `manifest.json` too, but no `preferences`)."""
-    return path.is_dir() and (path / MANIFEST).is_file() and (path / "preferences").is_dir()
+    try:
+        return path.is_dir() and (path / MANIFEST).is_file() and (path / "preferences").is_dir()
+    except OSError:  # a name that cannot be, a folder that may not be read
+        return False
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:

@@ -145,6 +145,8 @@ class LogFile:
             raise UsageError(f"{self.display}: cannot be read ({error.strerror}).") from error
         self.packing = "gzip" if magic[:2] == b"\x1f\x8b" else "zstd" if magic[:4] == b"\x28\xb5\x2f\xfd" else "plain"
         self.parquet = magic[:4] == b"PAR1"
+        if self.parquet and SURROGATE.search(str(self.path)):
+            raise UsageError(f"{self.display}: the name of a Parquet file must be UTF-8; rename it.")
         if self.packing == "plain" and not self.parquet:
             self._refuse(magic)
         self._head: Head | None = None
@@ -154,7 +156,7 @@ class LogFile:
             if magic.startswith(prefix):
                 raise UsageError(f"{self.display}: is {why}.")
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> io.BufferedReader:
         """A buffered binary stream of the decompressed bytes."""
         raw = open(self.path, "rb")  # noqa: SIM115
         if self.packing == "plain":
@@ -236,7 +238,7 @@ class LogFile:
         data = bytearray()
         try:
             with self.open() as stream:
-                while chunk := stream.read(min(2**16, count - len(data))):
+                while chunk := stream.read1(min(2**20, count - len(data))):
                     data += chunk
             return bytes(data)
         except ResourceError:
