@@ -37,7 +37,8 @@ CORE = {
     "yaml": "pyyaml",
     "zstandard": "zstandard",
 }  # module: distribution
-OPTIONAL = {"datasets", "huggingface_hub", "ray", "matplotlib", "jinja2", "markupsafe"}  # by an extra, imported where needed
+# by an extra, imported where needed
+OPTIONAL = {"datasets", "huggingface_hub", "ray", "matplotlib", "jinja2", "markupsafe"}
 
 
 def short(path: Path) -> str:
