@@ -1,4 +1,4 @@
-"""Small worlds for the tests of the pair builder: rows of plain values, and both builders behind one signature."""
+"""Small worlds for the tests of the pair builders: rows of plain values, and all builders behind one signature."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from mcgpo_data.build.arrays.builder import array_pairs
 from mcgpo_data.build.database import connect
-from mcgpo_data.build.pairs import SCALE, PairInput, build_pairs
+from mcgpo_data.build.pair_input import SCALE, PairInput
 from mcgpo_data.build.reference import reference_pairs
+from mcgpo_data.build.sql_pairs import sql_pairs
 from mcgpo_data.config import BuildConfig
 
 Row = dict[str, Any]  # group_id, rollout_id, step, rule, context, action, valid, outcome, version
@@ -110,19 +112,19 @@ def pair_input(rows: Sequence[Row]) -> PairInput:
     )
 
 
-def sql_table(rows: Sequence[Row], config: BuildConfig, threads: int = 1) -> pa.Table:
-    """What the SQL builder returns."""
-    with connect(threads=threads) as con:
-        return build_pairs(con, pair_input(rows), config)
+def built_table(builder: str, rows: Sequence[Row], config: BuildConfig) -> pa.Table:
+    """What the builder "arrays" or "sql" returns."""
+    with connect() as con:
+        return {"arrays": array_pairs, "sql": sql_pairs}[builder](con, pair_input(rows), config)
 
 
-def sql_pairs(rows: Sequence[Row], config: BuildConfig) -> list[Pair]:
-    """The SQL builder with names in place of keys, in the reference's order."""
+def named(table: pa.Table, rows: Sequence[Row]) -> list[Pair]:
+    """Built pairs with names in place of keys, in the reference's order."""
     contexts = {
         key(row["rule"], row["context"]) ^ key(row["group_id"]): (row["group_id"], row["context"]) for row in rows
     }
     actions = {key(row["action"]): row["action"] for row in rows}
-    pairs = sql_table(rows, config).to_pylist()
+    pairs = table.to_pylist()
     for pair in pairs:
         pair["group_id"], pair["context"] = contexts[pair["context"]]
         for side in ("chosen", "rejected"):
@@ -140,7 +142,11 @@ def sql_pairs(rows: Sequence[Row], config: BuildConfig) -> list[Pair]:
     )
 
 
-BUILDERS: dict[str, Callable[[list[Row], BuildConfig], list[Pair]]] = {"reference": reference_pairs, "sql": sql_pairs}
+BUILDERS: dict[str, Callable[[list[Row], BuildConfig], list[Pair]]] = {
+    "reference": reference_pairs,
+    "arrays": lambda rows, config: named(built_table("arrays", rows, config), rows),
+    "sql": lambda rows, config: named(built_table("sql", rows, config), rows),
+}
 
 
 def load_vectors(shared: Path) -> list[dict[str, Any]]:

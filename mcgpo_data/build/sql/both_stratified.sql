@@ -2,7 +2,7 @@
 -- Reads live, evidence_folds, strata. Writes both_taken: one row per (context, a < b, f, g).
 CREATE TEMP TABLE both_taken AS
 SELECT v.context, v.action AS a, w.action AS b, e.f, e.g, count(*)::BIGINT AS n, sum(v.outcome)::BIGINT AS s,
-       sum(t.mean)::HUGEINT AS x
+       sum(t.mean)::BIGINT AS x
 FROM live v
 JOIN live w ON w.context = v.context AND w.rollout = v.rollout AND v.action < w.action
 JOIN evidence_folds e ON v.fold = e.e

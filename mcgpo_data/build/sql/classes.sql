@@ -21,10 +21,10 @@ WITH means AS (
 ), estimates AS (
     SELECT *,
         CASE WHEN getvariable('stratified')
-            THEN mu + (s_a::DOUBLE - x_a::DOUBLE / 1e6) / 1e9 / (n_a + getvariable('kappa'))
+            THEN mu + (s_a::DOUBLE - x_a::DOUBLE / 1e4) / 1e9 / (n_a + getvariable('kappa'))
             ELSE (s_a / 1e9 + getvariable('kappa') * mu) / (n_a + getvariable('kappa')) END AS p_a,
         CASE WHEN getvariable('stratified')
-            THEN mu + (s_b::DOUBLE - x_b::DOUBLE / 1e6) / 1e9 / (n_b + getvariable('kappa'))
+            THEN mu + (s_b::DOUBLE - x_b::DOUBLE / 1e4) / 1e9 / (n_b + getvariable('kappa'))
             ELSE (s_b / 1e9 + getvariable('kappa') * mu) / (n_b + getvariable('kappa')) END AS p_b
     FROM met
     WHERE n_a >= getvariable('min_support') AND n_b >= getvariable('min_support')

@@ -2,7 +2,7 @@
 -- Reads cells, evidence_folds(f, g, e). Writes evidence: one row per (context, action, f, g); x is unused here (see
 -- evidence_stratified.sql).
 CREATE TEMP TABLE evidence AS
-SELECT c.context, c.action, e.f, e.g, sum(c.n)::BIGINT AS n, sum(c.s)::BIGINT AS s, 0::HUGEINT AS x
+SELECT c.context, c.action, e.f, e.g, sum(c.n)::BIGINT AS n, sum(c.s)::BIGINT AS s, 0::BIGINT AS x
 FROM cells c
 JOIN evidence_folds e ON c.fold = e.e
 WHERE c.n > 0

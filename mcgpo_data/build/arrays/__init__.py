@@ -1,0 +1,1 @@
+"""The pair builder on sorted integer arrays."""
