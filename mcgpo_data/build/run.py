@@ -229,7 +229,9 @@ def _losses(reports: list[Report]) -> list[str]:
 
 
 def _detect(staging: Path, partitions: int) -> str:
-    """Name of the rules that fit a sample of tasks, evenly spread and chosen by content alone."""
+    """Name of the rules that fit a sample of tasks: the first ones in the order of their hash, whatever files and
+    partitions they lie in.
+    """
     width = KEY_SPACE // partitions
     frames: list[pl.DataFrame] = []
     for low in range(0, KEY_SPACE, width):
@@ -240,8 +242,8 @@ def _detect(staging: Path, partitions: int) -> str:
         if sum(f["task_id"].n_unique() for f in frames) >= SAMPLE_TASKS:
             break
     sample = pl.concat(frames)
-    tasks = sample["task_id"].unique(maintain_order=True)
-    sample = sample.filter(pl.col("task_id").is_in(tasks.gather_every(-(-len(tasks) // SAMPLE_TASKS)).to_list()))
+    tasks = sample["task_id"].unique(maintain_order=True).head(SAMPLE_TASKS)
+    sample = sample.filter(pl.col("task_id").is_in(tasks.to_list()))
     rollouts = sample.group_by("rollout_id", maintain_order=True).agg(
         pl.col("order_trusted", "instruction", "final_observation").first(), num_steps=pl.len().cast(pl.Int32)
     )

@@ -126,10 +126,10 @@ def test_detection_of_rules_does_not_depend_on_the_number_of_partitions(
         return real(sample)
 
     monkeypatch.setattr(run, "detect_rules", detect)
-    monkeypatch.setattr(run, "SAMPLE_STEPS", 60)
+    monkeypatch.setattr(run, "SAMPLE_TASKS", 2)
     for count in (1, 8, 64):
         monkeypatch.setattr(run, "_partitions", lambda sources, thin, count=count: count)
         found.add(run.build_preferences([log], tmp_path / f"o{count}", run.BuildConfig())["config"]["rules"])
-    assert len(samples[0]) == 60
+    assert len({row[0] for row in samples[0]}) == 2
     assert samples[0] == samples[1] == samples[2]
     assert len(found) == 1
