@@ -139,7 +139,9 @@ def sequence_keys(
 
 def context_keys(decisions: pa.Table, config: BuildConfig) -> NDArray[np.int64]:
     """Key of each decision's context under a representation, not yet combined with its group."""
-    state, progress, history = (decisions[c].to_numpy() for c in ("state_key", "progress_key", "history_key"))
+    state, progress, history = (
+        pl.Series(decisions[c]).to_numpy() for c in ("state_key", "progress_key", "history_key")
+    )
     chosen: NDArray[np.int64] = {
         "state": state,
         "progress": progress,

@@ -8,12 +8,11 @@ WITH actions AS (
     SELECT rule, context, min(low) < max(high) AS repeated, repeated AND count(*) > 1 AS two,
            coalesce(max(s::DOUBLE / nullif(n, 0)) - min(s::DOUBLE / nullif(n, 0)) > 1e-3, false) AS informative
     FROM actions GROUP BY rule, context
+), placed AS MATERIALIZED (  -- on its own, lest the planner joins decisions with contexts on their rule alone
+    SELECT d.rule, xor(d.context, r.unit_key) AS context FROM decisions d JOIN rollouts r USING (rollout_key) WHERE d.valid
 ), shares AS (
-    SELECT d.rule, count(*) AS decisions, count_if(c.repeated) AS in_repeated_contexts, count_if(c.two) AS in_contexts_with_two_actions
-    FROM decisions d
-    JOIN rollouts r USING (rollout_key)
-    JOIN contexts c ON c.rule = d.rule AND c.context = xor(d.context, r.unit_key)
-    WHERE d.valid GROUP BY d.rule
+    SELECT p.rule, count(*) AS decisions, count_if(c.repeated) AS in_repeated_contexts, count_if(c.two) AS in_contexts_with_two_actions
+    FROM placed p JOIN contexts c USING (context) GROUP BY p.rule
 ), counted AS (
     SELECT rule, count(*) AS contexts, count_if(repeated) AS repeated_contexts, count_if(two) AS contexts_with_two_actions,
            count_if(informative) AS informative_contexts
