@@ -35,10 +35,7 @@ def fold_of(rollouts: list[tuple[int, str, int, int, int | None]]) -> dict[int, 
     for (unit, _), members in sequences.items():
         ranked[unit].append((min(members)[0], [key for _, key in members]))
     return {
-        key: rank & 1
-        for entries in ranked.values()
-        for rank, (_, keys) in enumerate(sorted(entries))
-        for key in keys
+        key: rank & 1 for entries in ranked.values() for rank, (_, keys) in enumerate(sorted(entries)) for key in keys
     }
 
 
