@@ -60,22 +60,26 @@ def candidates(
     rule_of: Ints,
     config: BuildConfig,
 ) -> Candidates:
-    """Decisions by the first 60 bits of sha256(seed || rollout_id || ':' || step); a lone decision needs no hash."""
-    is_side = np.zeros(len(live.size), bool)
-    for side in (directed.chosen, directed.rejected):
-        is_side[side.arm * config.folds + side.fold] = True
+    """Decisions by the first 60 bits of sha256(seed || rollout_id || ':' || step); hashed only where a cap bites."""
+    sides = [side.arm * config.folds + side.fold for side in (directed.chosen, directed.rejected)]
+    is_side, is_capped = np.zeros((2, len(live.size)), bool)
+    capped = live.size[sides[0]] * live.size[sides[1]] > config.max_pairs_per_class
+    for cells in sides:
+        is_side[cells] = True
+        is_capped[cells[capped]] = True
+    is_capped |= live.size > config.max_decisions_per_side
     rows = np.flatnonzero(is_side[live.cell])
     cell, rollout, step = live.cell[rows], live.rollout[rows], live.step[rows]
-    shared = np.flatnonzero(live.size[cell] > 1)
+    hashed = np.flatnonzero(is_capped[cell])
     steps = int(step.max(initial=0)) + 1
-    distinct, which = np.unique(combine(rollout[shared], step[shared], steps), return_inverse=True)
+    distinct, which = np.unique(combine(rollout[hashed], step[hashed], steps), return_inverse=True)
     ids = rollouts.table["rollout_id"].take(pa.array(distinct // steps))
     con.execute("SET VARIABLE seed = ?", [str(config.seed)])
     con.register("to_hash", pa.table({"rollout_id": ids, "step": distinct % steps}))
     digest = con.sql(statement("digests")).to_arrow_table()["digest"].to_numpy()
     con.unregister("to_hash")
     rank = np.zeros(len(rows), np.int32)
-    rank[shared] = ranks(np.argsort(digest, kind="stable"))[which]
+    rank[hashed] = ranks(np.argsort(digest, kind="stable"))[which]
     order = np.argsort(pack(cell, rank))
     starts = starts_of_runs(cell[order])
     first = np.zeros(len(live.size), np.int32)
@@ -131,6 +135,10 @@ def cross(found: Candidates, classes: Classes, directed: Directed, finer: list[I
     chosen, rejected, a, b = (
         side.arm * config.folds + side.fold for side in (directed.chosen, directed.rejected, classes.a, classes.b)
     )
+    looked_up = np.zeros(cells, bool)
+    for cell in finer:
+        looked_up[cell[cell >= 0]] = True
+    a, b = (values[looked_up[a] & looked_up[b]] for values in (a, b))
     compared = combine(np.minimum(a, b), np.maximum(a, b), cells)
     wins, losses = found.size[chosen], found.size[rejected]
     pending = np.arange(len(chosen), dtype=np.int32)
@@ -166,7 +174,10 @@ def diagonal(position: Ints, wins: Ints, losses: Ints) -> tuple[Ints, Ints]:
     |W| <= |L| the i-th is that of the i-th of W. Where |W| > |L| the ranks 0 .. |L| - d - 1 come first, whose partner
     is rank_W + d; then the last d ranks, from |W| - d on, whose partners are the first of L (at most |L| of them).
     """
-    d, i = np.divmod(position, np.minimum(wins, losses))
+    length = np.minimum(wins, losses)
+    d = position // length
+    i = position - d * length
     before = np.maximum(losses - d, 0)
     rank_w = np.where((wins <= losses) | (i < before), i, wins - d + i - before)
-    return rank_w, (rank_w + d) % np.maximum(wins, losses)
+    rank_l = rank_w + d
+    return rank_w, np.where(rank_l < np.maximum(wins, losses), rank_l, rank_l - np.maximum(wins, losses))
