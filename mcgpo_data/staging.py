@@ -9,8 +9,9 @@ meet in one partition whatever file they came from.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,7 +82,7 @@ def messages_array(rows: list[list[Message]]) -> pa.Array:
         flat.extend(row)
         offsets.append(len(flat))
     columns = [
-        pa.array([clean(m.get(name)) for m in flat], pa.string())
+        _array([m.get(name) for m in flat], MESSAGE.field(name))
         for name in ("role", "content", "name", "tool_call_id")
     ]
     if any(m.get("tool_calls") for m in flat):
@@ -139,7 +140,7 @@ class Stage:
     steps: int = 0
     text_bytes: int = 0
     narrow_bytes: int = 0
-    _columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in STAGED.names})
+    _rows: list[tuple[Rollout, Step, int, str, str, int]] = field(default_factory=list)
     _bytes: int = 0
     _writers: dict[int, tuple[pa.OSFile, pa.ipc.RecordBatchFileWriter]] = field(default_factory=dict)
     _task_keys: dict[str, int] = field(default_factory=dict)
@@ -148,34 +149,19 @@ class Stage:
     def add(self, rollout: Rollout, source_format: str, file_index: int) -> None:
         """Append all steps of a rollout (or of the piece of it that this record holds)."""
         rollout_id = rollout.rollout_id if rollout.rollout_id is not None else self._content_id(rollout, file_index)
-        columns = self._columns
-        for offset, step in enumerate(rollout.steps):
-            index = rollout.first_step + offset
-            for name in ROLLOUT_COLUMNS:
-                columns[name].append(getattr(rollout, name))
-            for name in STEP_COLUMNS:
-                columns[name].append(getattr(step, name))
-            columns["prompt_from"][-1] = index if step.prompt_from is None else step.prompt_from
-            columns["metadata"][-1] = dumps(step.metadata)
-            columns["task_key"].append(self.task_key(clean(rollout.task_id) or ""))
-            columns["task_id"].append(rollout.task_id)
-            columns["group_id"].append(rollout.group_id if rollout.group_id is not None else rollout.task_id)
-            columns["group_source"].append(rollout.group_source)
-            columns["rollout_id"].append(rollout_id)
-            columns["step_index"].append(index)
-            columns["source_format"].append(source_format)
-            columns["source_file"].append(file_index)
-            columns["source_row"].append(rollout.row)
-            columns["rollout_metadata"].append(dumps(rollout.metadata) if offset == 0 else None)
-            self._bytes += 200 + sum(len(m.get("content") or "") for m in step.messages) + len(step.observation or "")
-        if self._bytes >= FLUSH_BYTES or len(columns["task_key"]) >= FLUSH_ROWS:
+        for index, step in enumerate(rollout.steps, rollout.first_step):
+            self._rows.append((rollout, step, index, rollout_id, source_format, file_index))
+            self._bytes += 200 + len(step.observation or "")
+            for message in step.messages:
+                self._bytes += len(message.get("content") or "")
+        if self._bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
             self.flush()
 
     def task_key(self, task_id: str) -> int:
         """60-bit key of a task, remembered."""
         key = self._task_keys.get(task_id)
         if key is None:
-            key = self._task_keys[task_id] = h60(task_id)
+            key = self._task_keys[task_id] = h60(clean(task_id) or "")
         return key
 
     def _content_id(self, rollout: Rollout, file_index: int) -> str:
@@ -193,23 +179,38 @@ class Stage:
         return f"{name}-{count}"
 
     def flush(self) -> None:
-        """Write what was collected."""
-        if not self._columns["task_key"]:
+        """Write what was collected, column by column."""
+        if not self._rows:
             return
+        rollouts, steps, indices, ids, formats, files = zip(*self._rows, strict=True)
+        columns: dict[str, Sequence[Any]] = {
+            **{name: list(map(attrgetter(name), rollouts)) for name in (*ROLLOUT_COLUMNS, "task_id", "group_source")},
+            **{name: list(map(attrgetter(name), steps)) for name in STEP_COLUMNS},
+            "step_index": indices,
+            "rollout_id": ids,
+            "source_format": formats,
+            "source_file": files,
+            "source_row": [r.row for r in rollouts],
+            "task_key": [self.task_key(r.task_id) for r in rollouts],
+            "group_id": [r.task_id if r.group_id is None else r.group_id for r in rollouts],
+            "prompt_from": [
+                i if s.prompt_from is None else s.prompt_from for s, i in zip(steps, indices, strict=True)
+            ],
+            "metadata": [dumps(s.metadata) for s in steps],
+            "rollout_metadata": [
+                dumps(r.metadata) if i == r.first_step else None for r, i in zip(rollouts, indices, strict=True)
+            ],
+        }
         arrays = []
         for f in STAGED:
-            values = self._columns[f.name]
+            values = columns[f.name]
             if f.name in TEXT_COLUMNS and self.thin:
                 arrays.append(pa.nulls(len(values), f.type))
             elif f.name == "messages":
-                arrays.append(messages_array(values))
-            elif f.type == pa.string():
-                arrays.append(pa.array([clean(v) for v in values], f.type))
-            elif f.name == "admissible_actions":
-                arrays.append(pa.array([None if v is None else [clean(a) for a in v] for v in values], f.type))
+                arrays.append(messages_array(list(values)))
             else:
                 arrays.append(_array(values, f))
-        self._columns = {name: [] for name in STAGED.names}
+        self._rows = []
         self._bytes = 0
         self.write(pa.RecordBatch.from_arrays(arrays, schema=STAGED))
 
@@ -258,9 +259,11 @@ def orjson_bytes(step: Step) -> bytes:
         return repr([step.messages, step.observation, step.action_text]).encode("utf-8", "surrogatepass")
 
 
-def _array(values: Iterable[Any], f: pa.Field) -> pa.Array:
+def _array(values: Sequence[Any], f: pa.Field) -> pa.Array:
     try:
         return pa.array(values, f.type)
+    except UnicodeEncodeError:  # lone surrogates somewhere
+        return pa.array([[clean(a) for a in v] if isinstance(v, list) else clean(v) for v in values], f.type)
     except (pa.ArrowException, OverflowError, TypeError) as error:
         raise DataError(f"column {f.name}: a value does not fit {f.type} ({error}).") from error
 
