@@ -70,8 +70,8 @@ def dict_pairs(data: Columns) -> list[tuple[int, int, Decision, Decision, float]
             found.sort(key=digests.__getitem__)
         return found[:MAX_SIDE]
 
-    def claimed(w: Decision, l: Decision, fold: int) -> bool:
-        (context, a), (other, b) = finer[w], finer[l]
+    def claimed(win: Decision, loss: Decision, fold: int) -> bool:
+        (context, a), (other, b) = finer[win], finer[loss]
         return context == other and (context, min(a, b), max(a, b), fold) in comparable
 
     for rule in (0, 1):
@@ -117,17 +117,17 @@ def dict_pairs(data: Columns) -> list[tuple[int, int, Decision, Decision, float]
                     wins, losses = side(actions[chosen], fold), side(actions[rejected], fold)
                     size, kept = max(len(wins), len(losses)), []
                     for diagonal in range(size):
-                        for rank, w in enumerate(wins):
+                        for rank, win in enumerate(wins):
                             partner = (rank + diagonal) % size
                             if partner < len(losses):
-                                l = losses[partner]
-                                if w[0] != l[0] and not (rule and claimed(w, l, fold)):
-                                    kept.append((w, l))
+                                loss = losses[partner]
+                                if win[0] != loss[0] and not (rule and claimed(win, loss, fold)):
+                                    kept.append((win, loss))
                                     if len(kept) == MAX_PAIRS:
                                         break
                         if len(kept) == MAX_PAIRS:
                             break
                     h = 2.0 * n_a * n_b / (n_a + n_b)
                     weight = DISCOUNT**rule * delta * h / (h + SUPPORT_PRIOR)
-                    pairs += [(rule, context, w, l, weight / len(kept)) for w, l in kept]
+                    pairs += [(rule, context, win, loss, weight / len(kept)) for win, loss in kept]
     return pairs

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mcgpo_data.build.arrays.crossing import Candidates, Directed, Pairs, candidates, cross, direct, finer_cells
 from mcgpo_data.build.arrays.evidence import Classes, compare
-from mcgpo_data.build.arrays.ints import Floats, Ints, pack, ranks
+from mcgpo_data.build.arrays.ints import Floats, Ints, codes, pack, ranks
 from mcgpo_data.build.arrays.visits import (
     Decisions,
     Live,
@@ -106,9 +106,8 @@ def _table(
     config: BuildConfig,
 ) -> pa.Table:
     """The pairs in the order of the output: unit, rule, context, then both decisions as the text "rollout_id:step"."""
-    steps, step = np.unique(found.step, return_inverse=True)
-    text_order = ranks(np.argsort(steps.astype(str)))[step]
-    place = pack(found.rollout, text_order)
+    step, steps = codes(found.step)
+    place = pack(found.rollout, ranks(np.argsort(steps.astype(str)))[step])
     context = live.context[directed.chosen.arm]
     some = found.first[directed.chosen.arm * config.folds + directed.chosen.fold]
     in_order = np.lexsort((decisions.contexts[context], found.rule[some], rollouts.unit[found.rollout[some]]))
