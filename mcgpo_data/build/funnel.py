@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcgpo_data.config import BuildConfig
-from mcgpo_data.readers.base import Report
+from mcgpo_data.readers.base import UNFOUND, Report
 
 if TYPE_CHECKING:
     from mcgpo_data.build.bucket import BucketResult
@@ -74,6 +74,8 @@ def make_funnel(reports: list[Report], total: BucketResult, config: BuildConfig)
     for report in reports:
         skipped.update(report.skipped)
         warnings.update(report.warnings)
+    for reason in [r for r in warnings if r.startswith(UNFOUND) and _found(r, reports)]:
+        del warnings[reason]
     rules = {
         (total.rule_names[r] if r < len(total.rule_names) else str(r)): dict(counts)
         for r, counts in sorted(total.rules.items())
@@ -89,6 +91,12 @@ def make_funnel(reports: list[Report], total: BucketResult, config: BuildConfig)
         pairs=counts["pairs"],
         advice=advise(counts, rules, config),
     )
+
+
+def _found(reason: str, reports: list[Report]) -> bool:
+    """Whether what one file lacks is in another of the same format."""
+    formats = {report.format for report in reports if reason in report.warnings}
+    return any(reason not in report.warnings for report in reports if report.format in formats and report.steps)
 
 
 def advise(counts: dict[str, int], rules: dict[str, dict[str, int]], config: BuildConfig) -> list[str]:

@@ -23,6 +23,10 @@ Message = dict[str, Any]
 """`{"role", "content", "name", "tool_call_id", "tool_calls"}`; absent keys are None. `tool_calls` is a list of
 `{"id", "type", "function": {"name", "arguments"}}` with `arguments` a JSON string, as in the OpenAI API."""
 
+UNFOUND = "mapping: "
+"""Begins warnings of what a mapping names and a file does not have. In the sum over several files they count only
+where no file has it."""
+
 
 @dataclass(slots=True)
 class Step:

@@ -17,6 +17,7 @@ from mcgpo_data.readers.logfile import Head, LogFile, finite
 from mcgpo_data.readers.mapping_spec import REWARD_SUMS, Mapping, OutcomeSpec, read_spec
 from mcgpo_data.readers.mapping_steps import build, from_columns, from_list
 from mcgpo_data.readers.mapping_text import read_text
+from mcgpo_data.readers.mapping_unfound import Unfound
 from mcgpo_data.readers.mapping_values import Lookup, Table, as_text, follow, get
 from mcgpo_data.readers.mapping_yaml import load_yaml
 from mcgpo_data.readers.messages import digest, parsed
@@ -43,13 +44,15 @@ class MappingReader:
     def read(self, log: LogFile, report: Report) -> Iterator[Rollout]:
         """All rollouts of one file."""
         table = self._table(log)
+        unfound = Unfound(self.spec, log.display)
         if self.spec.steps.form == "rows":
-            yield from self._from_rows(log, table, report)
-            return
-        for row, record in self._records(log, report):
-            rollout = self._rollout([record], row, log, table, report)
-            if rollout is not None:
-                yield rollout
+            yield from self._from_rows(log, table, report, unfound)
+        else:
+            for row, record in self._records(log, report, unfound):
+                rollout = self._rollout([record], row, log, table, report, unfound)
+                if rollout is not None:
+                    yield rollout
+        unfound.tell(report)
 
     def _fits(self, record: object) -> bool:
         for key in self.spec.detect_keys:
@@ -65,11 +68,15 @@ class MappingReader:
                 return items
         return []
 
-    def _records(self, log: LogFile, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _records(self, log: LogFile, report: Report, unfound: Unfound) -> Iterator[tuple[int, dict[str, Any]]]:
         if self.spec.split is not None:
-            for index, piece in enumerate(_pieces(log.text(), self.spec.split)):
+            text = log.text()
+            unfound.files.look(text)
+            for index, piece in enumerate(_pieces(text, self.spec.split)):
                 report.records += 1
-                yield index, {TEXT_FIELD: piece}
+                record = {TEXT_FIELD: piece}
+                unfound.records.look(record)
+                yield index, record
             return
         if log.head().kind == "text":
             report.records += 1
@@ -80,12 +87,13 @@ class MappingReader:
                 report.skip("no record where the mapping says", place, value)
             report.records += max(len(items) - 1, 0)
             for index, item in enumerate(items):
+                unfound.records.look(item)
                 yield (index if self.spec.records else place), item
 
-    def _from_rows(self, log: LogFile, table: Table | None, report: Report) -> Iterator[Rollout]:
+    def _from_rows(self, log: LogFile, table: Table | None, report: Report, unfound: Unfound) -> Iterator[Rollout]:
         rows: dict[str, list[dict[str, Any]]] = {}
         first: dict[str, int] = {}
-        for place, record in self._records(log, report):
+        for place, record in self._records(log, report, unfound):
             name = Lookup(log.display, place, report, {}).id(self.spec.rollout, record)
             if name is None:
                 report.skip("row without the id of its rollout", place)
@@ -93,12 +101,18 @@ class MappingReader:
             rows.setdefault(name, []).append(record)
             first.setdefault(name, place)
         for name, records in rows.items():
-            rollout = self._rollout(records, first[name], log, table, report)
+            rollout = self._rollout(records, first[name], log, table, report, unfound)
             if rollout is not None:
                 yield rollout
 
     def _rollout(
-        self, records: list[dict[str, Any]], row: int, log: LogFile, table: Table | None, report: Report
+        self,
+        records: list[dict[str, Any]],
+        row: int,
+        log: LogFile,
+        table: Table | None,
+        report: Report,
+        unfound: Unfound,
     ) -> Rollout | None:
         """One rollout. With form rows its fields are those of the first record that has them."""
         spec = self.spec
@@ -107,7 +121,7 @@ class MappingReader:
         for name, source in (("policy", spec.policy), ("policy_version", spec.policy_version), ("task", spec.task)):
             known[f"@{name}"] = look.id(source)
         instruction = as_text(look.value(spec.instruction))
-        made = self._steps(records, row, look, instruction, report)
+        made = self._steps(records, row, look, instruction, report, unfound)
         if made is None:
             return None
         steps, answers = made
@@ -116,6 +130,8 @@ class MappingReader:
             return None
         if spec.steps.invalid is not None:
             _mark_invalid(steps, answers, spec)
+            for answer in answers:
+                unfound.answers.look(answer)
         task = known["@task"]
         if task is None and spec.task is not None:
             report.warn("no task id where the mapping says: grouped by instruction and first observation", row)
@@ -138,7 +154,13 @@ class MappingReader:
         return rollout
 
     def _steps(
-        self, records: list[dict[str, Any]], row: int, look: _Fields, instruction: str | None, report: Report
+        self,
+        records: list[dict[str, Any]],
+        row: int,
+        look: _Fields,
+        instruction: str | None,
+        report: Report,
+        unfound: Unfound,
     ) -> tuple[list[Step], list[str | None]] | None:
         spec = self.spec.steps
         if spec.form == "text":
@@ -147,22 +169,26 @@ class MappingReader:
                 report.skip("no text where the mapping says", row, text)
                 return None
             log = read_text(text, spec)
+            unfound.texts.look(log.matched)
             if log.unfinished:
                 report.warn("text ends with a thought and no action: left out", row)
             return log.steps, log.answers
         if spec.form == "columns":
             logged = from_columns(records[0], spec, row, report)
-        elif spec.form == "rows":
-            logged = from_list(records, spec, row, report)
         else:
-            items = parsed(get(records[0], spec.at or "."))
+            items: Any = records if spec.form == "rows" else parsed(get(records[0], spec.at or "."))
             items = list(items.values()) if isinstance(items, dict) else items
             if not isinstance(items, list):
                 report.skip("no list of steps where the mapping says", row, items)
                 return None
+            for item in items:
+                if isinstance(item, dict):
+                    unfound.steps.look(item)
             logged = from_list(items, spec, row, report)
         if logged is None:
             return None
+        for fields in logged:
+            unfound.responses.look(as_text(fields.get("response")))
         stored = build(logged, spec, as_text(look.value(spec.initial)), instruction)
         return stored.steps, stored.answers
 

@@ -23,6 +23,7 @@ class TextLog:
     steps: list[Step] = field(default_factory=list)
     answers: list[str | None] = field(default_factory=list)  # what the environment said to each action
     unfinished: bool = False  # thoughts without an action at the end
+    matched: set[str] = field(default_factory=set)  # names of the patterns that matched anywhere
 
 
 @dataclass(slots=True)
@@ -34,12 +35,13 @@ class _Block:
 
 def read_text(text: str, spec: StepSpec) -> TextLog:
     """Steps of one text; `spec` is of form text."""
-    preamble, rest = _cut(text, spec)
-    log = TextLog()
+    end = _cut(text, spec)
+    preamble, rest = text[:end].strip("\n"), text[end:]
+    log = TextLog(matched={"cut"} if end else set())
     pending: list[Message] = [message("system", preamble)] if preamble and spec.keep_cut else []
     seen: list[_Block] = []
     said: list[_Block] = []
-    for block in _blocks(rest, spec):
+    for block in _blocks(rest, spec, log.matched):
         if block.kind == "observation":
             if said:  # thoughts that no action followed: the agent went on after hearing something
                 seen.append(_Block("observation", [line for b in said for line in b.raw], []))
@@ -59,13 +61,12 @@ def read_text(text: str, spec: StepSpec) -> TextLog:
     return log
 
 
-def _cut(text: str, spec: StepSpec) -> tuple[str, str]:
-    """(instructions and examples, trajectory): cut after the last place where `cut` matches."""
-    end = max((found.end() for found in spec.cut.finditer(text)), default=0) if spec.cut else 0
-    return text[:end].strip("\n"), text[end:]
+def _cut(text: str, spec: StepSpec) -> int:
+    """Where instructions and examples end and the trajectory begins: after the last place where `cut` matches."""
+    return max((found.end() for found in spec.cut.finditer(text)), default=0) if spec.cut else 0
 
 
-def _blocks(text: str, spec: StepSpec) -> list[_Block]:
+def _blocks(text: str, spec: StepSpec, matched: set[str]) -> list[_Block]:
     patterns = [("action", spec.action), ("thought", spec.thought), ("observation", spec.observation)]
     blocks: list[_Block] = []
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -73,6 +74,8 @@ def _blocks(text: str, spec: StepSpec) -> list[_Block]:
             ((name, hit) for name, pattern in patterns if pattern is not None and (hit := pattern.match(line))),
             ("observation", None),
         )
+        if found is not None:
+            matched.add(kind)
         goes_on = spec.observation is not None or not line.strip() or (blocks and blocks[-1].kind == kind)
         if blocks and found is None and goes_on:
             blocks[-1].raw.append(line)

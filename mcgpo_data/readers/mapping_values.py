@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,11 @@ def key_text(value: object) -> str:
     return str(value).strip().lower() if isinstance(value, str | bool | int | float) else dump(value, sort=True)
 
 
+def inside_file(pattern: re.Pattern[str], file: str) -> re.Match[str] | None:
+    """Where the name of a file matches; a pattern with a `/` sees the whole path as given."""
+    return pattern.search(file if "/" in pattern.pattern else Path(file).name)
+
+
 class Lookup:
     """Evaluates the sources of a mapping for one record of one file."""
 
@@ -93,8 +99,7 @@ class Lookup:
         if part.any:
             value: Any = next((v for inner in part.any if (v := self.value(inner, record)) is not None), None)
         elif part.file is not None:
-            name = self.file if "/" in part.file.pattern else Path(self.file).name
-            found = part.file.search(name)
+            found = inside_file(part.file, self.file)
             value = (found.group(1) if found.re.groups else found.group()) if found else None
         else:
             value = part.value if part.field is None else get(record, part.field)
