@@ -24,7 +24,7 @@ from mcgpo_data.build.decisions import rules_input
 from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.engines.local import run_buckets
-from mcgpo_data.errors import DataError, UsageError
+from mcgpo_data.errors import DataError, OutputError, UsageError
 from mcgpo_data.inputs import Source, find_sources
 from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
@@ -133,6 +133,11 @@ def build_preferences(
             raise UsageError("an existing build can only be rebuilt alone; name one build, or logs.")
         return rebuild_preferences(open_store(paths[0]), target, config, options)
     sources = find_sources(paths, options.format_name, options.mapping, options.note)
+    inside = [s.display for s in sources if target.resolve() in s.path.resolve().parents]
+    if inside:
+        raise OutputError(
+            f"{target}: holds the input {inside[0]}, which --overwrite would remove. Choose another output."
+        )
     with staged_output(target, overwrite=options.overwrite) as stage:
         staging = stage / ".staging"
         staging.mkdir()
