@@ -133,7 +133,7 @@ def build_preferences(
             raise UsageError("an existing build can only be rebuilt alone; name one build, or logs.")
         return rebuild_preferences(open_store(paths[0]), target, config, options)
     sources = find_sources(paths, options.format_name, options.mapping, options.note)
-    if target.is_dir() and (inside := [s.display for s in sources if target.resolve() in s.path.resolve().parents]):
+    if os.path.isdir(target) and (  # noqa: PTH112 - unlike Path.is_dir it answers for every nameinside := [s.display for s in sources if target.resolve() in s.path.resolve().parents]):
         raise OutputError(
             f"{target}: holds the input {inside[0]}, which --overwrite would remove. Choose another output."
         )
