@@ -133,7 +133,9 @@ def build_preferences(
             raise UsageError("an existing build can only be rebuilt alone; name one build, or logs.")
         return rebuild_preferences(open_store(paths[0]), target, config, options)
     sources = find_sources(paths, options.format_name, options.mapping, options.note)
-    if os.path.isdir(target) and (  # noqa: PTH112 - unlike Path.is_dir it answers for every nameinside := [s.display for s in sources if target.resolve() in s.path.resolve().parents]):
+    there = os.path.isdir(target)  # unlike Path.is_dir this answers for every name
+    inside = [s.display for s in sources if there and target.resolve() in s.path.resolve().parents]
+    if inside:
         raise OutputError(
             f"{target}: holds the input {inside[0]}, which --overwrite would remove. Choose another output."
         )
