@@ -23,6 +23,20 @@ TRUNCATED: Final = ("graded", "unscored")
 FORMS: Final = ("full", "thin")
 
 
+class OptionError(UsageError):
+    """A value that an option cannot have. `where` is how messages call the option: as on the command line, or by the
+    file and key it came from.
+    """
+
+    def __init__(self, option: str, fault: str, where: str | None = None) -> None:
+        super().__init__(option, fault, where)
+        self.option, self.fault = option, fault
+        self.where = where or f"--{option.replace('_', '-')}"
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.fault}"
+
+
 def _option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"help": help, "choices": choices})
 
@@ -70,18 +84,16 @@ class BuildConfig:
         ]
         for name, good, wanted in checks:
             if not good:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)!r}; it must be {wanted}.")
+                raise OptionError(name, f"is {getattr(self, name)!r}; it must be {wanted}.")
         for f in fields(self):
             choices = f.metadata["choices"]
             if choices and getattr(self, f.name) not in choices:
-                raise UsageError(
-                    f"--{f.name.replace('_', '-')} is {getattr(self, f.name)!r}; choose one of {', '.join(choices)}."
-                )
+                raise OptionError(f.name, f"is {getattr(self, f.name)!r}; choose one of {', '.join(choices)}.")
         if self.outcome_range is not None:
             low, high = self.outcome_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise UsageError(
-                    f"--outcome-range is {low},{high}; it must be two finite numbers LOW,HIGH with LOW < HIGH."
+                raise OptionError(
+                    "outcome_range", f"is {low},{high}; it must be two finite numbers LOW,HIGH with LOW < HIGH."
                 )
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +125,7 @@ def _coerce(name: str, kind: str, value: Any) -> Any:
         return value
     except (TypeError, ValueError, OverflowError):
         wanted = {"i": "an integer", "f": "a number", "t": "two numbers LOW,HIGH", "s": "a word"}[kind[0]]
-        raise UsageError(f"--{name.replace('_', '-')} is {value!r}; it must be {wanted}.") from None
+        raise OptionError(name, f"is {value!r}; it must be {wanted}.") from None
 
 
 def build_config(overrides: dict[str, Any] | None = None, file: str | Path | None = None) -> BuildConfig:
@@ -123,25 +135,34 @@ def build_config(overrides: dict[str, Any] | None = None, file: str | Path | Non
         UsageError: unreadable file, unknown key (the nearest known one is named), or a value of the wrong kind.
     """
     kinds = {f.name: str(f.type) for f in fields(BuildConfig)}
-    values: dict[str, Any] = {}
-    if file is not None:
-        values.update(_read_yaml(Path(file), kinds))
-    values.update({k: v for k, v in (overrides or {}).items() if v is not None})
-    return BuildConfig(**{k: _coerce(k, kinds[k], v) for k, v in values.items()})
+    given = {k: v for k, v in (overrides or {}).items() if v is not None}
+    written = {} if file is None else _read_yaml(Path(file), kinds)
+    values = {name: value for name, (_, value) in written.items()} | given
+    try:
+        return BuildConfig(**{k: _coerce(k, kinds[k], v) for k, v in values.items()})
+    except OptionError as error:
+        if error.option in given or error.option not in written:
+            raise
+        raise OptionError(error.option, error.fault, f"{file}: {written[error.option][0]}") from None
 
 
-def _read_yaml(path: Path, known: dict[str, str]) -> dict[str, Any]:
+def _read_yaml(path: Path, known: dict[str, str]) -> dict[str, tuple[str, Any]]:
+    """Key as written and value of each option in a file, by the name of the option."""
     import yaml
 
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"{path}: cannot be read as YAML: {error}") from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise UsageError(f"{path}: must hold options as `name: value` lines.")
-    values = {str(key).replace("-", "_"): value for key, value in loaded.items()}
+    values = {str(key).replace("-", "_"): (str(key), value) for key, value in loaded.items()}
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
