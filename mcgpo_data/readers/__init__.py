@@ -27,19 +27,22 @@ def readers() -> tuple[Reader, ...]:
     )
 
 
-def find_reader(log: LogFile, name: str | None = None) -> Reader | None:
-    """The reader for a file: the named one, else the first that recognises it; None where nobody does.
+def named_reader(name: str) -> Reader:
+    """The reader of a format.
 
     Raises:
         UsageError: no reader of that name.
     """
-    if name is not None:
-        by_name = {reader.name: reader for reader in readers()}
-        if name not in by_name:
-            near = difflib.get_close_matches(name, by_name, 1)
-            raise UsageError(
-                f"--format {name}: unknown.{f' Did you mean {near[0]}?' if near else ''} Known: {', '.join(by_name)}."
-            )
-        return by_name[name]
+    by_name = {reader.name: reader for reader in readers()}
+    if name not in by_name:
+        near = difflib.get_close_matches(name, by_name, 1)
+        raise UsageError(
+            f"--format {name}: unknown.{f' Did you mean {near[0]}?' if near else ''} Known: {', '.join(by_name)}."
+        )
+    return by_name[name]
+
+
+def find_reader(log: LogFile) -> Reader | None:
+    """The first reader that recognises a file; None where nobody does."""
     head = log.head()
     return next((reader for reader in readers() if reader.detect(head)), None)

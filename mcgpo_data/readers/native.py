@@ -80,6 +80,9 @@ class _Row(_ThinRow):
     metadata: dict[str, Any] | None = None
 
 
+REQUIRED = (("rollout_id",), ("step", "step_index"), ("task_id", "group_id"), ("action", "response"))
+"""Keys that a record is recognised by: one of each."""
+
 TERMINAL = ("done", "truncated_steps", "truncated_tokens", "error_infra", "error_agent", "unknown")
 
 
@@ -91,12 +94,7 @@ class NativeReader:
     def detect(self, head: Head) -> bool:
         """Keys `rollout_id`, `step`, a task or group id, and an action or response."""
         keys = set(head.columns) or set(head.first)
-        return (
-            "rollout_id" in keys
-            and bool(keys & {"step", "step_index"})
-            and bool(keys & {"task_id", "group_id"})
-            and bool(keys & {"action", "response"})
-        )
+        return all(keys & set(names) for names in REQUIRED)
 
     def read(self, log: LogFile, report: Report) -> Iterator[Rollout]:
         """One piece of a rollout per record."""
