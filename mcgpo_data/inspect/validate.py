@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from mcgpo_data.errors import DataError
 from mcgpo_data.inputs import find_sources
+from mcgpo_data.inspect.attempts import Attempts
 from mcgpo_data.inspect.explain import plain
 from mcgpo_data.readers.base import Reader, Report
 from mcgpo_data.readers.logfile import LogFile
-from mcgpo_data.readers.native import NativeReader
 
 
 def validate_files(
@@ -27,19 +26,13 @@ def validate_files(
         entry: dict[str, Any] = {"path": source.display, "bytes": source.size, "format": None, "why": source.why}
         if source.reader is not None:
             report = Report(path=source.display, format=source.reader.name)
-            facts: Counter[str] = Counter()
-            ids: set[str] = set()
+            attempts = Attempts(report)
             for rollout in source.reader.read(LogFile(source.path, source.display), report):
-                facts["steps"] += len(rollout.steps)
-                whole = not isinstance(source.reader, NativeReader)
-                if whole or rollout.rollout_id not in ids:
-                    facts["rollouts"] += 1
-                    ids.add(rollout.rollout_id or "")
-                facts["graded"] += rollout.outcome is not None or rollout.success is not None
-                facts[f"group_source {rollout.group_source}"] += whole
-                facts["order not trusted"] += not rollout.order_trusted
+                attempts.add(rollout)
+            attempts.close()
+            facts = {name: count for name, count in attempts.facts.items() if count}
             entry |= {
-                "format": report.format, "records": report.records, "facts": {k: v for k, v in facts.items() if v},
+                "format": report.format, "records": report.records, "facts": facts,
                 "skipped": report.skipped, "warnings": report.warnings, "places": report.places,
             }  # fmt: skip
         entries.append(entry)
@@ -57,9 +50,18 @@ def validation_lines(entries: list[dict[str, Any]]) -> list[str]:
         lines.append(f"{plain(e['path'], 200)}: {e['format']}, {e['records']:,} records: {facts or 'no rollouts'}")
         for kind in ("skipped", "warnings"):
             for reason, count in e[kind].items():
-                lines.append(f"    {kind[:7]:8} {count:,} x {reason}")
-                lines += [f"             {plain(place, 200)}" for place in e["places"].get(reason, [])]
+                lines.append(f"    {kind[:7]:8} {count:,} x {plain(reason, 200)}")
+                places = [p.removeprefix(e["path"]).removeprefix(":") for p in e["places"].get(reason, [])]
+                lines += [f"             {plain(place, 200)}" for place in _at(places, count)]
     return lines
+
+
+def _at(places: list[str], count: int) -> list[str]:
+    """Places inside one file, as lines of text: line numbers of JSON lines, else indices."""
+    shown = [place for place in places if place]
+    if any(": " in place for place in shown):
+        return [f"at {place}" for place in shown]
+    return [f"at {', '.join(shown)}{' ...' if count > len(shown) else ''}"] if shown else []
 
 
 def check_bad(entries: list[dict[str, Any]], limit: float) -> None:

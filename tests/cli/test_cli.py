@@ -173,9 +173,9 @@ def test_validate_names_formats_and_places(call: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# notes\n")
     code, out, _ = call("validate", tmp_path)
     assert code == 0
-    assert "good.jsonl: native, 31 records: 30 steps, 15 rollouts, 30 graded" in out
-    assert "1 x truncated last line" in out
-    assert "good.jsonl:31" in out
+    assert "good.jsonl: native, 31 records: 30 steps, 15 rollouts, 15 graded" in out
+    assert "1 x truncated last line\n             at 31: " in out
+    assert out.count("good.jsonl") == 1
     assert "notes.md: not a log" in out
 
 
