@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import pytest
 
 from mcgpo_data.build.from_decisions import build_from_decisions
 from mcgpo_data.build.run import BuildOptions
+from mcgpo_data.cli import build_prefs, cli, run
 from mcgpo_data.config import BuildConfig
+from mcgpo_data.inspect.load import load_pairs
+from mcgpo_data.inspect.validate import validate_files, validation_lines
 from mcgpo_data.readers import native
 from mcgpo_data.readers.base import Report
 from mcgpo_data.readers.logfile import LogFile
+from mcgpo_data.readers.mapping import load_mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -66,16 +71,58 @@ def test_the_example_is_read_without_loss(tmp_path: Path) -> None:
     log, report = LogFile(path), Report()
     assert native.NativeReader().detect(log.head())
     pieces = list(native.NativeReader().read(log, report))
-    assert [(piece.rollout_id, piece.first_step) for piece in pieces] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert [piece.terminal_status for piece in pieces][1::2] == ["done", "truncated_steps"]
+    steps = [f"{piece.rollout_id}{piece.first_step}" for piece in pieces]
+    assert steps == ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1", "d2"]
+    status = {piece.rollout_id: piece.terminal_status for piece in pieces}
+    assert status == {"a": "done", "b": "truncated_steps", "c": "truncated_steps", "d": "done"}
     assert not report.skipped
     assert not report.warnings
 
 
-def test_the_example_is_two_whole_rollouts_with_both_outcomes() -> None:
+def test_the_example_is_four_rollouts_with_both_outcomes() -> None:
     last = {record["rollout_id"]: record for record in example()}
-    assert {name: record["success"] for name, record in last.items()} == {"a": True, "b": False}
-    assert [record["step"] for record in example()] == [0, 1, 0, 1]
+    assert {name: record["success"] for name, record in last.items()} == {"a": True, "b": False, "c": False, "d": True}
+
+
+WORKED = {"formats.md": "desk.jsonl", "mapping.md": "runs-v7.jsonl"}
+
+
+@pytest.mark.parametrize("page", WORKED)
+def test_a_worked_example_gives_what_its_page_says(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    blocks = {kind: re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("jsonl", "yaml", "bash")}
+    monkeypatch.chdir(tmp_path)
+    Path(WORKED[page]).write_text(blocks["jsonl"][0])
+    if blocks["yaml"]:
+        Path("key-finder.yaml").write_text(blocks["yaml"][0])
+    (shown,) = [block for block in blocks["bash"] if WORKED[page] in block]
+    for line in shown.splitlines():
+        command, _, says = (part.strip() for part in line.partition("#"))
+        words = command.split()
+        monkeypatch.setattr(sys, "argv", words)
+        assert run({"mcgpo": cli, "mcgpo-build-prefs": build_prefs}[words[0]], words[0]) == 0
+        pairs = re.fullmatch(r"(\d+) pairs: (.*) > (.*)", says)
+        out = capsys.readouterr().out
+        if pairs is None:
+            assert says in out
+            assert "mapping:" not in out
+            continue
+        table = load_pairs(Path("prefs"))
+        assert len(table) == int(pairs[1]) > 0
+        assert set(table["chosen_action"]) == {pairs[2]}
+        assert set(table["rejected_action"]) == {pairs[3]}
+
+
+def test_the_warning_on_the_page_of_mappings_is_that_of_the_tool(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
+    (jsonl,), yaml = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("jsonl", "yaml"))
+    (tmp_path / "runs-v7.jsonl").write_text(jsonl)
+    (tmp_path / "m.yaml").write_text(yaml[0].replace("observation: seen", "observation: sen"))
+    found = validate_files([str(tmp_path / "runs-v7.jsonl")], mapping=load_mapping(tmp_path / "m.yaml"))
+    (said,) = re.findall(r"^warning .*", page, re.MULTILINE)
+    assert said in [line.strip() for line in validation_lines(found)]
 
 
 def test_the_pipelines_page_tells_the_size_of_the_demo() -> None:

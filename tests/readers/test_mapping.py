@@ -73,14 +73,14 @@ def block(language: str, index: int = 0) -> str:
 
 def test_the_worked_example_gives_what_the_page_says(run):
     rollouts, report = run(block("yaml"), block("jsonl"), "runs-v7.jsonl")
-    assert [r.rollout_id for r in rollouts] == ["4|0|v7", "4|1|v7", "4|2|v7"]
+    assert [r.rollout_id for r in rollouts] == ["4|0|v7", "4|1|v7", "4|2|v7", "4|3|v7", "4|4|v7"]
     assert {(r.task_id, r.group_id, r.group_source) for r in rollouts} == {("4", None, "task")}
-    assert [r.outcome for r in rollouts] == [1.0, 0.0, None]
-    assert [r.success for r in rollouts] == [True, False, None]
-    assert [r.terminal_status for r in rollouts] == ["done", "done", "error_infra"]
-    assert [r.policy_version for r in rollouts] == ["v7"] * 3
+    assert [r.outcome for r in rollouts] == [1.0, 0.0, None, 0.0, 1.0]
+    assert [r.success for r in rollouts] == [True, False, None, False, True]
+    assert [r.terminal_status for r in rollouts] == ["done", "done", "error_infra", "done", "done"]
+    assert [r.policy_version for r in rollouts] == ["v7"] * 5
     assert {r.steps[0].observation for r in rollouts} == {"A desk with two drawers."}
-    found, lost, _ = rollouts
+    found, lost, *_ = rollouts
     assert [s.action_text for s in found.steps] == ["open right", "take key"]
     assert [s.observation for s in found.steps] == ["A desk with two drawers.", "A key."]
     assert {s.observation_source for s in found.steps} == {"shifted_post"}
