@@ -1,31 +1,36 @@
 """Between readers and tables: step rows spread over hash partitions of the task, so that each part is small and
 complete.
 
-A staged row is one decision with everything its source said, rollout facts repeated. Every worker appends Arrow record
-batches to one file per partition; a partition is a range of the task's 60-bit hash, so that all rollouts of a task
-meet in one partition whatever file they came from.
+A staged row is one decision with everything its source said, rollout facts repeated. Every reading job appends Arrow
+record batches to one file; each batch holds rows of one partition, which is a range of the task's 60-bit hash, so that
+all rollouts of a task meet in one partition whatever file they came from. Batches are not compressed: they are read
+where they lie, and packing them would take as long as everything else here.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import to_builtins
 
 from mcgpo_data.errors import DataError
-from mcgpo_data.readers.base import Message, Rollout, Step
+from mcgpo_data.readers.base import Rollout, Step
 from mcgpo_data.readers.logfile import SURROGATE
 from mcgpo_data.schema import MESSAGE, MESSAGES, STEPS, TOOL_CALL
 
 KEY_SPACE: Final = 2**60
-FLUSH_BYTES: Final = 16 * 2**20
+FLUSH_BYTES: Final = 24 * 2**20
 FLUSH_ROWS: Final = 20_000
 
 ROLLOUT_COLUMNS: Final = {
@@ -55,6 +60,7 @@ KEY_COLUMNS: Final = {
 }
 STEP_COLUMNS: Final = {f.name: f.type for f in STEPS if f.name not in ("rollout_id", "step_index")}
 STAGED: Final = pa.schema({**KEY_COLUMNS, **ROLLOUT_COLUMNS, **STEP_COLUMNS})
+ROLLOUT_KEYS: Final = ("task_id", "group_id", "group_source")
 TEXT_COLUMNS: Final = ("messages", "prompt_token_ids", "response_token_ids", "response_logprobs")
 
 
@@ -74,22 +80,22 @@ def clean(text: str | None) -> str | None:
     return text
 
 
-def messages_array(rows: list[list[Message]]) -> pa.Array:
-    """Lists of messages as an Arrow array of type `schema.MESSAGES`, built column by column."""
-    offsets = [0]
-    flat: list[Message] = []
-    for row in rows:
-        flat.extend(row)
-        offsets.append(len(flat))
-    columns = [
-        _array([m.get(name) for m in flat], MESSAGE.field(name))
-        for name in ("role", "content", "name", "tool_call_id")
-    ]
-    if any(m.get("tool_calls") for m in flat):
-        calls = pa.array([_tool_calls(m.get("tool_calls")) for m in flat], pa.list_(TOOL_CALL))
+def messages_array(rows: Sequence[Sequence[Any]]) -> pa.Array:
+    """Lists of messages (dicts, or objects with all fields of one) as an Arrow array of type `schema.MESSAGES`."""
+    offsets = [0, *itertools.accumulate(map(len, rows))]
+    flat = list(itertools.chain.from_iterable(rows))
+    as_dict = bool(flat) and isinstance(flat[0], dict)
+
+    def of(name: str) -> list[Any]:
+        return [m.get(name) for m in flat] if as_dict else list(map(attrgetter(name), flat))
+
+    columns = [_array(of(name), MESSAGE.field(name)) for name in ("role", "content", "name", "tool_call_id")]
+    calls = of("tool_calls")
+    if any(calls):
+        columns.append(pa.array([_tool_calls(to_builtins(c)) for c in calls], pa.list_(TOOL_CALL)))
     else:
-        calls = pa.nulls(len(flat), pa.list_(TOOL_CALL))
-    values = pa.StructArray.from_arrays([*columns, calls], fields=list(MESSAGE))
+        columns.append(pa.nulls(len(flat), pa.list_(TOOL_CALL)))
+    values = pa.StructArray.from_arrays(columns, fields=list(MESSAGE))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values).cast(MESSAGES)
 
 
@@ -124,38 +130,84 @@ def dumps(value: dict[str, Any] | None) -> str | None:
 
 @dataclass
 class Stage:
-    """Collects step rows of one worker and appends them to its partition files.
+    """Collects step rows of one reading job and writes them to its file, partition by partition.
 
     Args:
         folder: our own staging folder.
-        worker: name of this worker's files.
+        job: number of the job: name of its file, and `source_file` of its rows.
+        source_format: name of the reader.
         partitions: power of two.
         thin: leave `TEXT_COLUMNS` null.
     """
 
     folder: Path
-    worker: str
+    job: int
+    source_format: str
     partitions: int
     thin: bool = False
     steps: int = 0
     text_bytes: int = 0
     narrow_bytes: int = 0
-    _rows: list[tuple[Rollout, Step, int, str, str, int]] = field(default_factory=list)
-    _bytes: int = 0
-    _writers: dict[int, tuple[pa.OSFile, pa.ipc.RecordBatchFileWriter]] = field(default_factory=dict)
+    _rows: list[tuple[Rollout, Step, int, str]] = field(default_factory=list)
+    _row_bytes: int = 0
+    _file: tuple[pa.OSFile, pa.ipc.RecordBatchFileWriter] | None = None
+    _written: list[int] = field(default_factory=list)  # partition of each batch in the file
     _task_keys: dict[str, int] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)
+    _seen: Counter[str] = field(default_factory=Counter)
 
-    def add(self, rollout: Rollout, source_format: str, file_index: int) -> None:
-        """Append all steps of a rollout (or of the piece of it that this record holds)."""
-        rollout_id = rollout.rollout_id if rollout.rollout_id is not None else self._content_id(rollout, file_index)
+    def add(self, rollout: Rollout) -> None:
+        """Append all steps of a rollout."""
+        rollout_id = rollout.rollout_id if rollout.rollout_id is not None else self._content_id(rollout)
         for index, step in enumerate(rollout.steps, rollout.first_step):
-            self._rows.append((rollout, step, index, rollout_id, source_format, file_index))
-            self._bytes += 200 + len(step.observation or "")
+            self._rows.append((rollout, step, index, rollout_id))
+            self._row_bytes += 200 + len(step.observation or "")
             for message in step.messages:
-                self._bytes += len(message.get("content") or "")
-        if self._bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
-            self.flush()
+                self._row_bytes += len(message.get("content") or "")
+        if self._row_bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
+            self._take_rows()
+
+    def _take_rows(self) -> None:
+        if not self._rows:
+            return
+        rollouts, steps, indices, ids = zip(*self._rows, strict=True)
+        self._rows, self._row_bytes = [], 0
+        self.add_columns(
+            {
+                **{name: list(map(attrgetter(name), rollouts)) for name in (*ROLLOUT_COLUMNS, *ROLLOUT_KEYS)},
+                **{name: list(map(attrgetter(name), steps)) for name in STEP_COLUMNS},
+                "step_index": indices,
+                "rollout_id": ids,
+                "source_row": [r.row for r in rollouts],
+                "prompt_from": [
+                    i if s.prompt_from is None else s.prompt_from for s, i in zip(steps, indices, strict=True)
+                ],
+                "rollout_metadata": [
+                    r.metadata if i == r.first_step else None for r, i in zip(rollouts, indices, strict=True)
+                ],
+            }
+        )
+
+    def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Append rows that are columns already; those left out are null, but for what is the same in all rows."""
+        tasks = columns["task_id"]
+        if not tasks:
+            return
+        groups = [t if g is None else g for g, t in zip(columns["group_id"], tasks, strict=True)]
+        columns = {**columns, "task_key": list(map(self.task_key, tasks)), "group_id": groups}
+        for name in ("metadata", "rollout_metadata"):
+            if name in columns:
+                columns[name] = list(map(dumps, columns[name]))
+        constant = {"source_format": self.source_format, "source_file": self.job, "order_trusted": True}
+        arrays = []
+        for f in STAGED:
+            if f.name in columns and not (self.thin and f.name in TEXT_COLUMNS):
+                values = columns[f.name]
+                arrays.append(messages_array(values) if f.name == "messages" else _array(values, f))
+            elif f.name in constant:
+                arrays.append(pa.repeat(pa.scalar(constant[f.name], f.type), len(tasks)))
+            else:
+                arrays.append(pa.nulls(len(tasks), f.type))
+        self._write(pa.RecordBatch.from_arrays(arrays, schema=STAGED))
 
     def task_key(self, task_id: str) -> int:
         """60-bit key of a task, remembered."""
@@ -164,7 +216,7 @@ class Stage:
             key = self._task_keys[task_id] = h60(clean(task_id) or "")
         return key
 
-    def _content_id(self, rollout: Rollout, file_index: int) -> str:
+    def _content_id(self, rollout: Rollout) -> str:
         """An id for a rollout whose source has none: the same content gives the same id; repeats in one file are
         numbered.
         """
@@ -174,81 +226,39 @@ class Stage:
         for step in rollout.steps:
             digest.update(orjson_bytes(step))
         name = f"content-{digest.hexdigest()[:20]}"
-        count = self._seen.get(f"{file_index} {name}", 0)
-        self._seen[f"{file_index} {name}"] = count + 1
-        return f"{name}-{count}"
+        self._seen[name] += 1
+        return f"{name}-{self._seen[name] - 1}"
 
-    def flush(self) -> None:
-        """Write what was collected, column by column."""
-        if not self._rows:
-            return
-        rollouts, steps, indices, ids, formats, files = zip(*self._rows, strict=True)
-        columns: dict[str, Sequence[Any]] = {
-            **{name: list(map(attrgetter(name), rollouts)) for name in (*ROLLOUT_COLUMNS, "task_id", "group_source")},
-            **{name: list(map(attrgetter(name), steps)) for name in STEP_COLUMNS},
-            "step_index": indices,
-            "rollout_id": ids,
-            "source_format": formats,
-            "source_file": files,
-            "source_row": [r.row for r in rollouts],
-            "task_key": [self.task_key(r.task_id) for r in rollouts],
-            "group_id": [r.task_id if r.group_id is None else r.group_id for r in rollouts],
-            "prompt_from": [
-                i if s.prompt_from is None else s.prompt_from for s, i in zip(steps, indices, strict=True)
-            ],
-            "metadata": [dumps(s.metadata) for s in steps],
-            "rollout_metadata": [
-                dumps(r.metadata) if i == r.first_step else None for r, i in zip(rollouts, indices, strict=True)
-            ],
-        }
-        arrays = []
-        for f in STAGED:
-            values = columns[f.name]
-            if f.name in TEXT_COLUMNS and self.thin:
-                arrays.append(pa.nulls(len(values), f.type))
-            elif f.name == "messages":
-                arrays.append(messages_array(list(values)))
-            else:
-                arrays.append(_array(values, f))
-        self._rows = []
-        self._bytes = 0
-        self.write(pa.RecordBatch.from_arrays(arrays, schema=STAGED))
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch of staged rows, split by partition."""
+    def _write(self, batch: pa.RecordBatch) -> None:
+        """Append rows to the file, split by partition."""
         self.steps += batch.num_rows
         if not self.thin:
             contents = pc.list_flatten(batch.column("messages")).field("content")
             self.text_bytes += pc.sum(pc.binary_length(contents)).as_py() or 0
         for name in ("observation", "action_text", "instruction"):
             self.narrow_bytes += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
-        if self.partitions == 1:
-            self._append(0, batch)
-            return
-        width = KEY_SPACE // self.partitions
-        part = pc.divide(batch.column("task_key"), width)
-        order = pc.sort_indices(part)
-        batch, part = batch.take(order), part.take(order)
-        ends = pc.run_end_encode(part)
-        start = 0
-        for value, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
-            self._append(value, batch.slice(start, end - start))
-            start = end
+        part = np.asarray(batch.column("task_key")) // (KEY_SPACE // self.partitions)
+        if (part[1:] < part[:-1]).any():
+            order = np.argsort(part, kind="stable")
+            batch, part = batch.take(pa.array(order)), part[order]
+        for rows in np.split(np.arange(len(part)), np.flatnonzero(np.diff(part)) + 1):
+            self._append(int(part[rows[0]]), batch.slice(rows[0], len(rows)))
 
     def _append(self, partition: int, batch: pa.RecordBatch) -> None:
-        if partition not in self._writers:
-            sink = pa.OSFile(str(self.folder / f"{partition:05d}-{self.worker}.arrow"), "wb")
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            self._writers[partition] = (sink, pa.ipc.new_file(sink, STAGED, options=options))
-        self._writers[partition][1].write_batch(batch)
+        if self._file is None:
+            sink = pa.OSFile(str(self.folder / f"{self.job:05d}.arrow"), "wb")
+            self._file = sink, pa.ipc.new_file(sink, STAGED)
+        self._file[1].write_batch(batch)
+        self._written.append(partition)
 
     def close(self) -> None:
-        """Flush and finish all files."""
-        self.flush()
-        for sink, writer in self._writers.values():
+        """Write what is left, and which partition each batch belongs to."""
+        self._take_rows()
+        if self._file is not None:
+            sink, writer = self._file
             writer.close()
             sink.close()
-        self._writers = {}
+            np.array(self._written, np.int64).tofile(self.folder / f"{self.job:05d}.partitions")
 
 
 def orjson_bytes(step: Step) -> bytes:
@@ -271,18 +281,18 @@ def _array(values: Sequence[Any], f: pa.Field) -> pa.Array:
 def read_range(folder: Path, partitions: int, low: int, high: int, columns: list[str]) -> pa.Table:
     """All staged rows whose task key lies in [low, high), with the given columns; in no particular order."""
     width = KEY_SPACE // partitions
-    tables: list[pa.Table] = []
+    batches: list[pa.RecordBatch] = []
     schema = pa.schema([STAGED.field(name) for name in columns])
     wanted = sorted({*columns, "task_key"}, key=STAGED.get_field_index)
     options = pa.ipc.IpcReadOptions(included_fields=[STAGED.get_field_index(name) for name in wanted])
     for path in sorted(folder.glob("*.arrow")):
-        partition = int(path.name[:5])
-        if (partition + 1) * width <= low or partition * width >= high:
-            continue
+        begin = np.fromfile(path.with_suffix(".partitions"), np.int64) * width
         with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source, options=options).read_all()
-        if partition * width < low or (partition + 1) * width > high:
-            key = table.column("task_key")
-            table = table.filter(pc.and_(pc.greater_equal(key, low), pc.less(key, high)))
-        tables.append(table.select(columns))
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+            file = pa.ipc.open_file(source, options=options)
+            for number in np.flatnonzero((begin + width > low) & (begin < high)).tolist():
+                batch = file.get_batch(number)
+                if begin[number] < low or begin[number] + width > high:
+                    key = batch.column("task_key")
+                    batch = batch.filter(pc.and_(pc.greater_equal(key, low), pc.less(key, high)))
+                batches.append(batch.select(columns))
+    return pa.Table.from_batches(batches, schema)

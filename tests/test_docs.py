@@ -18,7 +18,7 @@ from mcgpo_data.cli import build_prefs, cli, run
 from mcgpo_data.config import BuildConfig
 from mcgpo_data.inspect.load import load_pairs
 from mcgpo_data.inspect.validate import validate_files, validation_lines
-from mcgpo_data.readers import native
+from mcgpo_data.readers import native, native_rows
 from mcgpo_data.readers.base import Report
 from mcgpo_data.readers.logfile import LogFile
 from mcgpo_data.readers.mapping import load_mapping
@@ -45,7 +45,7 @@ def demo() -> list[dict[str, Any]]:
 
 def test_the_table_of_the_native_format_lists_the_keys_that_are_read() -> None:
     listed = [name for names, _ in documented() for name in names]
-    assert sorted(listed) == sorted(field.name for field in msgspec.structs.fields(native._Row))
+    assert sorted(listed) == sorted(field.name for field in msgspec.structs.fields(native_rows.FullRow))
 
 
 @pytest.mark.parametrize("records", [example(), demo()], ids=["example", "demo"])

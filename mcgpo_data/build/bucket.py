@@ -23,7 +23,7 @@ from mcgpo_data.config import BuildConfig
 from mcgpo_data.errors import UsageError
 from mcgpo_data.rules.registry import load_rules
 from mcgpo_data.schema import DECISIONS, PREFERENCES, PREFERENCES_THIN, ROLLOUTS, SOURCES, STEPS
-from mcgpo_data.staging import TEXT_COLUMNS, h60, read_range
+from mcgpo_data.staging import STAGED, TEXT_COLUMNS, h60, read_range
 from mcgpo_data.store import write_part
 
 
@@ -61,8 +61,21 @@ class BucketJob:
     out: Path
     config: BuildConfig
     rules: str
-    file_names: list[str]
+    places: list[tuple[str, int]]  # name of each source_file, and the lines before its rows
     memory_limit: str = "250MB"
+
+    def read(self, low: int, high: int, columns: list[str]) -> pa.Table:
+        """Staged rows of a range of tasks; `source_row` counts from the start of the file."""
+        staged = read_range(self.staging, self.partitions, low, high, columns)
+        before = np.array([lines for _, lines in self.places], np.int64)
+        if not before.any():
+            return staged
+        rows = pc.add(staged["source_row"], pa.array(before).take(staged["source_file"]))
+        return staged.set_column(staged.column_names.index("source_row"), STAGED.field("source_row"), rows)
+
+    def name_of(self, source_file: int) -> str:
+        """Display name of a source file."""
+        return self.places[source_file][0]
 
 
 @dataclass
@@ -80,11 +93,11 @@ class BucketResult:
 def build_bucket(job: BucketJob) -> BucketResult:
     """Read, order, apply rules, pair, write."""
     low, high = job.bucket.low, job.bucket.high
-    staged = read_range(job.staging, job.partitions, low, high, NARROW)
+    staged = job.read(low, high, NARROW)
     result = BucketResult()
     if staged.num_rows == 0:
         return result
-    rollouts, steps, repairs = assemble(pl.DataFrame(staged), job.config, lambda i: job.file_names[i])
+    rollouts, steps, repairs = assemble(pl.DataFrame(staged), job.config, job.name_of)
     del staged
     result.repairs.update(repairs)
     rules = load_rules(job.rules)
@@ -103,7 +116,9 @@ def build_bucket(job: BucketJob) -> BucketResult:
     write_part(job.out, "rollouts", part, ROLLOUTS, [rollouts.to_arrow()])
     sources = rollouts.select(
         "rollout_id",
-        pl.col("source_file").replace_strict(dict(enumerate(job.file_names)), return_dtype=pl.String),
+        pl.col("source_file").replace_strict(
+            {i: name for i, (name, _) in enumerate(job.places)}, return_dtype=pl.String
+        ),
         "source_row",
     )
     write_part(job.out, "sources", part, SOURCES, [sources.to_arrow()])
@@ -208,10 +223,8 @@ def _write_text_parts(job: BucketJob, steps: pl.DataFrame, rollouts: pl.DataFram
         if not thin:
             table = _add_text(
                 table,
-                read_range(
-                    job.staging, job.partitions, low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]
-                ),
-                lambda i: job.file_names[i],
+                job.read(low, high, [*ORDER, "source_file", "source_row", *TEXT_COLUMNS]),
+                job.name_of,
             )
         write_part(job.out, "steps", part, STEPS, [table])
         if thin:

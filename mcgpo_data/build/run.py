@@ -37,6 +37,8 @@ from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_
 BUCKET_STEPS = 500_000
 BUCKET_NARROW_BYTES = 64 * 2**20
 PART_TEXT_BYTES = 48 * 2**20
+SPAN_BYTES = 128 * 2**20
+MAX_PARTITIONS = 64
 SAMPLE_TASKS = 64
 
 
@@ -56,10 +58,11 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class ExtractJob:
-    """One file for one worker."""
+    """One file, or one range of its lines, for one worker."""
 
     source: Source
     index: int
+    span: tuple[int, int] | None
     staging: Path
     partitions: int
     thin: bool
@@ -67,33 +70,53 @@ class ExtractJob:
 
 @dataclass
 class Extracted:
-    """What one file gave."""
+    """What one file, or one range of it, gave."""
 
     report: Report
-    sha256: str
-    steps: int
-    text_bytes: int
-    narrow_bytes: int
+    lines: int = 0
+    steps: int = 0
+    text_bytes: int = 0
+    narrow_bytes: int = 0
+    sha256: str = ""  # of whole files only
+
+    def add(self, later: Extracted) -> None:
+        """Take in the next range of the same file."""
+        self.report.add(later.report, self.lines)
+        self.lines += later.lines
+        self.steps += later.steps
+        self.text_bytes += later.text_bytes
+        self.narrow_bytes += later.narrow_bytes
 
 
 def extract(job: ExtractJob) -> Extracted:
-    """Read one file into the staging folder."""
-    report = Report(path=job.source.display, format=job.source.reader.name if job.source.reader else "")
-    stage = Stage(job.staging, f"{job.index:05d}", job.partitions, job.thin)
+    """Read one file, or one range of it, into the staging folder."""
     reader = job.source.reader
     assert reader is not None
-    log = LogFile(job.source.path, job.source.display)
-    pieces = isinstance(reader, NativeReader)
-    rollouts = (
-        reader.read_rows(log, report, job.thin) if isinstance(reader, NativeReader) else reader.read(log, report)
-    )
-    for rollout in rollouts:
-        if not pieces:
+    report = Report(path=job.source.display, format=reader.name)
+    stage = Stage(job.staging, job.index, reader.name, job.partitions, job.thin)
+    log = LogFile(job.source.path, job.source.display, job.span)
+    if isinstance(reader, NativeReader):
+        for columns in reader.read_columns(log, report, thin=job.thin):
+            stage.add_columns(columns)
+    else:
+        for rollout in reader.read(log, report):
             report.rollouts += 1
             report.steps += len(rollout.steps)
-        stage.add(rollout, reader.name, job.index)
+            stage.add(rollout)
     stage.close()
-    return Extracted(report, sha256_file(job.source.path), stage.steps, stage.text_bytes, stage.narrow_bytes)
+    return Extracted(report, log.line_count, stage.steps, stage.text_bytes, stage.narrow_bytes)
+
+
+def extract_or_hash(job: ExtractJob | Path) -> Extracted | str:
+    """`extract`, or the checksum of a file: both are work for a worker, and neither waits for the other."""
+    return sha256_file(job) if isinstance(job, Path) else extract(job)
+
+
+def spans_of(source: Source) -> list[tuple[int, int] | None]:
+    """Ranges of lines that can be read alone: of plain native JSON lines, whose records are steps."""
+    log = LogFile(source.path, source.display)
+    alone = isinstance(source.reader, NativeReader) and log.packing == "plain" and log.head().kind == "jsonl"
+    return [*log.spans(SPAN_BYTES)] if alone and log.size > SPAN_BYTES else [None]
 
 
 def power_of_two(value: float) -> int:
@@ -144,15 +167,14 @@ def build_preferences(
         staging.mkdir()
         partitions = _partitions(sources, thin=config.form == "thin")
         used = [s for s in sources if s.reader is not None]
-        extracted = _extract_all(used, staging, partitions, config, options)
+        extracted, places = _extract_all(used, staging, partitions, config, options)
         reports = [e.report for e in extracted]
         _check_bad(reports, options.max_bad_fraction)
         if not sum(e.steps for e in extracted):
             raise DataError(f"no decision found in {len(used)} file(s): " + "; ".join(_losses(reports)[:5]))
         rules = options.rules if options.rules != "auto" else _detect(staging, partitions)
-        names = [s.display for s in used]
         buckets = _buckets(extracted, config)
-        jobs = [BucketJob(bucket, staging, partitions, stage, config, rules, names) for bucket in buckets]
+        jobs = [BucketJob(bucket, staging, partitions, stage, config, rules, places) for bucket in buckets]
         results = run_jobs(build_bucket, jobs, "build", options)
         shutil.rmtree(staging)
         _check_ids(results, stage)
@@ -174,15 +196,30 @@ def build_preferences(
 def _partitions(sources: list[Source], *, thin: bool) -> int:
     """Staging partitions for the expected amount of data; a matter of speed only."""
     expected = sum(s.size * (8 if s.path.suffix in (".gz", ".zst") else 1) for s in sources if s.reader)
-    return power_of_two(expected / (16 if thin else 1) / PART_TEXT_BYTES)
+    return min(MAX_PARTITIONS, power_of_two(expected / (16 if thin else 1) / PART_TEXT_BYTES))
 
 
 def _extract_all(
     used: list[Source], staging: Path, partitions: int, config: BuildConfig, options: BuildOptions
-) -> list[Extracted]:
-    jobs = [ExtractJob(s, i, staging, partitions, config.form == "thin") for i, s in enumerate(used)]
+) -> tuple[list[Extracted], list[tuple[str, int]]]:
+    """What each file gave; and for each `source_file` of the staged rows its name and the lines before its rows."""
+    spans = [(i, span) for i, source in enumerate(used) for span in spans_of(source)]
+    jobs = [
+        ExtractJob(used[i], number, span, staging, partitions, config.form == "thin")
+        for number, (i, span) in enumerate(spans)
+    ]
     small = sum(s.size for s in used) < 4 * 2**20
-    return run_jobs(extract, jobs, "read", options, workers=1 if small else None)
+    all_jobs = [*(s.path for s in used), *jobs]
+    results = run_jobs(extract_or_hash, all_jobs, "read", options, workers=1 if small else None)
+    extracted = [
+        Extracted(Report(s.display, s.reader.name if s.reader else ""), sha256=digest)
+        for s, digest in zip(used, results[: len(used)], strict=True)
+    ]
+    places = []
+    for (i, _), part in zip(spans, results[len(used) :], strict=True):
+        places.append((used[i].display, extracted[i].lines))
+        extracted[i].add(part)
+    return extracted, places
 
 
 def run_jobs(

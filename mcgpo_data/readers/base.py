@@ -90,9 +90,31 @@ class Report:
     steps: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     warnings: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)
+    found: dict[str, list[tuple[int | str | None, str]]] = field(default_factory=dict)  # reason: (where, what)
 
     MAX_PLACES = 5
+
+    @property
+    def places(self) -> dict[str, list[str]]:
+        """The first places of every loss and warning, as text."""
+        path = self.path
+        return {
+            reason: [f"{path}{shown}" if where is None else f"{path}:{where}{shown}" for where, shown in places]
+            for reason, places in self.found.items()
+        }
+
+    def add(self, other: Report, lines: int) -> None:
+        """Take in what happened to a later range of lines of the same file, that begins after `lines` lines."""
+        self.records += other.records
+        self.rollouts += other.rollouts
+        self.steps += other.steps
+        for mine, more in ((self.skipped, other.skipped), (self.warnings, other.warnings)):
+            for reason, count in more.items():
+                mine[reason] = mine.get(reason, 0) + count
+        for reason, found in other.found.items():
+            places = self.found.setdefault(reason, [])
+            for where, shown in found[: self.MAX_PLACES - len(places)]:
+                places.append((where + lines if isinstance(where, int) else where, shown))
 
     def skip(self, reason: str, where: int | str | None = None, value: object = None, count: int = 1) -> None:
         """Account for `count` records that are not used. `reason` is a fixed phrase, e.g. "truncated last line"."""
@@ -105,10 +127,9 @@ class Report:
         self._place(reason, where, value)
 
     def _place(self, reason: str, where: int | str | None, value: object) -> None:
-        places = self.places.setdefault(reason, [])
-        if len(places) < self.MAX_PLACES:
-            shown = "" if value is None else f": {str(value)[:120]!r}"
-            places.append(f"{self.path}:{where}{shown}" if where is not None else f"{self.path}{shown}")
+        found = self.found.setdefault(reason, [])
+        if len(found) < self.MAX_PLACES:
+            found.append((where, "" if value is None else f": {str(value)[:120]!r}"))
 
 
 class Reader(Protocol):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from mcgpo_data.errors import DataError, ResourceError, UsageError
 from mcgpo_data.readers.base import Report
 
 MAX_RECORD_BYTES = 64 * 2**20
+BLOCK_BYTES = 2**20
 MAX_DOCUMENT_BYTES = 2 * 2**30
 MAX_RATIO = 2_000  # decompressed : compressed, once more than RATIO_GRACE bytes came out
 RATIO_GRACE = 64 * 2**20
@@ -117,17 +120,22 @@ class _Capped(io.RawIOBase):
 
 
 class LogFile:
-    """One input file.
+    """One input file, or the lines of one range of it.
 
     Args:
         path: file to read; `display` is what messages and tables call it.
+        span: first byte and end of a range of whole lines, see `spans`; line numbers count from its start.
 
     Raises:
         UsageError: not a regular file, or a kind that is refused (pickle, zip, HDF5 ...).
     """
 
-    def __init__(self, path: str | os.PathLike[str], display: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], display: str | None = None, span: tuple[int, int] | None = None
+    ) -> None:
         self.path = Path(path)
+        self.span = span
+        self.line_count = 0  # as far as `lines` has come
         self.display = display if display is not None else str(path)
         try:
             info = self.path.stat()
@@ -270,31 +278,64 @@ class LogFile:
             raise ResourceError(f"{self.display}: text log of more than {MAX_DOCUMENT_BYTES >> 20} MiB; split it.")
         return data.decode("utf-8", "replace")
 
+    def spans(self, most_bytes: int) -> list[tuple[int, int]]:
+        """Ranges of whole lines of about equal size, each at most a line longer than `most_bytes`."""
+        count = -(-self.size // most_bytes)
+        ends = [0]
+        with open(self.path, "rb") as stream:
+            for i in range(1, count):
+                if i * self.size // count > ends[-1]:
+                    stream.seek(i * self.size // count - 1)
+                    stream.readline()
+                    ends.append(stream.tell())
+        return [(a, b) for a, b in itertools.pairwise([*ends, self.size]) if a < b]
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last line of this range is that of the file."""
+        return self.span is None or self.span[1] >= self.size
+
     def lines(self, report: Report) -> Iterator[tuple[int, bytes]]:
         """(line number from 1, line without its end) of every non-blank line; over-long ones are skipped and
         counted.
         """
-        number = 0
+        self.line_count = 0
         try:
-            with self.open() as stream:
-                while line := stream.readline(MAX_RECORD_BYTES + 1):
-                    number += 1
-                    if len(line) > MAX_RECORD_BYTES:
-                        report.records += 1
-                        report.skip(f"line longer than {MAX_RECORD_BYTES >> 20} MiB", number)
-                        while line and not line.endswith(b"\n"):
-                            line = stream.readline(2**20)
-                        continue
-                    if number == 1:
-                        line = line.removeprefix(b"\xef\xbb\xbf")
-                    if stripped := line.strip():
-                        yield number, stripped
+            for line in self._split():
+                self.line_count += 1
+                if len(line) > MAX_RECORD_BYTES:
+                    report.records += 1
+                    report.skip(f"line longer than {MAX_RECORD_BYTES >> 20} MiB", self.line_count)
+                    continue
+                if self.line_count == 1 and (self.span is None or self.span[0] == 0):
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if stripped := line.strip():
+                    yield self.line_count, stripped
         except ResourceError:
             raise
-        except (OSError, EOFError) as error:
-            report.skip("compressed stream is damaged or cut", number + 1, error)
-        except Exception as error:  # zlib.error, ZstdError
-            report.skip("compressed stream is damaged or cut", number + 1, error)
+        except Exception as error:  # OSError, EOFError, zlib.error, ZstdError
+            report.skip("compressed stream is damaged or cut", self.line_count + 1, error)
+
+    def _split(self) -> Iterator[bytes]:
+        """All lines without their ends; of one that is too long only the start, which is too long as well."""
+        begun, skipping = b"", False
+        with self.open() as stream:
+            left = sys.maxsize
+            if self.span is not None:
+                stream.seek(self.span[0])
+                left = self.span[1] - self.span[0]
+            while block := stream.read1(min(BLOCK_BYTES, left)):
+                left -= len(block)
+                if skipping:
+                    skipping = b"\n" not in block
+                    block = block.partition(b"\n")[2]
+                *whole, begun = (begun + block).split(b"\n")
+                yield from whole
+                if len(begun) > MAX_RECORD_BYTES:
+                    yield begun
+                    begun, skipping = b"", True
+        if begun:
+            yield begun
 
     def records(self, report: Report) -> Iterator[tuple[int, Any]]:
         """(place, value) of every record: line number for JSON lines, index for JSON arrays and Parquet rows, 0 for a

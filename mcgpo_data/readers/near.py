@@ -10,6 +10,7 @@ from mcgpo_data.readers import native, openai
 from mcgpo_data.readers.generic import is_message
 from mcgpo_data.readers.logfile import Head
 from mcgpo_data.readers.messages import parsed
+from mcgpo_data.readers.native_rows import FullRow
 
 TYPICAL = 3  # keys of the native format that make a record one that may have been meant so
 LACKING = 2  # required ones that may be missing then
@@ -22,7 +23,7 @@ def near_miss(head: Head) -> str | None:
 
 def _native(head: Head) -> str | None:
     keys = set(head.columns) or set(head.first)
-    known = {field.encode_name for field in msgspec.structs.fields(native._Row)}
+    known = {field.encode_name for field in msgspec.structs.fields(FullRow)}
     lacking = [names for names in native.REQUIRED if not keys & set(names)]
     if len(keys & known) < TYPICAL or not 0 < len(lacking) <= LACKING:
         return None
