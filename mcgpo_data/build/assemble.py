@@ -13,6 +13,8 @@ from mcgpo_data.errors import DataError, UsageError
 from mcgpo_data.staging import KEY_COLUMNS, ROLLOUT_COLUMNS, STEP_COLUMNS, TEXT_COLUMNS
 
 NARROW = [*KEY_COLUMNS, *ROLLOUT_COLUMNS, *(c for c in STEP_COLUMNS if c not in TEXT_COLUMNS)]
+OF_STEPS = ["task_key", "task_id", "group_id", "rollout_id", "step_index"]
+OF_STEPS += [c for c in STEP_COLUMNS if c not in TEXT_COLUMNS]
 ORDER = ["task_key", "task_id", "group_id", "rollout_id", "step_index"]
 CONSTANT = ["task_id", "group_id", "policy", "policy_version", "instruction", "outcome_min", "outcome_max"]
 LAST = ["outcome", "success", "terminal_status", "final_observation"]
@@ -34,8 +36,9 @@ def assemble(
     """
     counts: dict[str, int] = {}
     steps = _deduplicate(staged.sort([*ORDER, "source_file", "source_row"]), name_of, counts)
+    del staged
     rollouts = _rollouts(steps, name_of)
-    steps = _renumber(steps, counts)
+    steps = _renumber(steps.select(OF_STEPS), counts)
     rollouts = rollouts.join(
         steps.group_by("rollout_id").agg(
             pl.len().cast(pl.Int32).alias("num_steps"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,11 +94,11 @@ class BucketResult:
 def build_bucket(job: BucketJob) -> BucketResult:
     """Read, order, apply rules, pair, write."""
     low, high = job.bucket.low, job.bucket.high
-    staged = job.read(low, high, NARROW)
     result = BucketResult()
+    staged = job.read(low, high, NARROW)
     if staged.num_rows == 0:
         return result
-    rollouts, steps, repairs = assemble(pl.DataFrame(staged), job.config, job.name_of)
+    rollouts, steps, repairs = assemble(_frame(staged), job.config, job.name_of)
     del staged
     result.repairs.update(repairs)
     rules = load_rules(job.rules)
@@ -124,6 +125,13 @@ def build_bucket(job: BucketJob) -> BucketResult:
     write_part(job.out, "sources", part, SOURCES, [sources.to_arrow()])
     _write_text_parts(job, steps, rollouts, pairs)
     return result
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    """Strings stay where they lie."""
+    frame = pl.from_arrow(table, rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def pair_inputs(decisions: pa.Table, rollouts: pl.DataFrame, config: BuildConfig) -> PairInput:
@@ -246,7 +254,7 @@ def _add_text(steps: pa.Table, staged: pa.Table, name_of: Callable[[int], str]) 
         texts = pl.DataFrame(staged.select(list(TEXT_COLUMNS)).take(pa.array(repeated["_row"].to_numpy())))
         refuse_contradiction(pl.concat([repeated, texts], how="horizontal"), list(TEXT_COLUMNS), name_of)
     keys = keys.unique(["rollout_id", "step_index"], keep="first", maintain_order=True)
-    text = staged.select(list(TEXT_COLUMNS)).take(pa.array(keys["_row"].to_numpy()))
+    text = _in_order(staged.select(list(TEXT_COLUMNS)), keys["_row"].to_numpy())
     for name in TEXT_COLUMNS:
         column = text[name]
         steps = (
@@ -255,6 +263,17 @@ def _add_text(steps: pa.Table, staged: pa.Table, name_of: Callable[[int], str]) 
             else steps.set_column(steps.column_names.index(name), name, column)
         )
     return _drop_repeated_observation(steps)
+
+
+def _in_order(table: pa.Table, rows: NDArray[np.uint32]) -> pa.Table:
+    """Rows of a table in pieces, in another order: text is copied once, in slices of rows that follow each other."""
+    batches = table.to_batches()
+    starts = np.cumsum([0, *(b.num_rows for b in batches)])
+    piece = np.searchsorted(starts, rows, side="right") - 1
+    breaks = np.flatnonzero((np.diff(rows.astype(np.int64)) != 1) | (np.diff(piece) != 0)) + 1
+    bounds = itertools.pairwise([0, *breaks.tolist(), len(rows)])
+    slices = [batches[piece[a]].slice(rows[a] - starts[piece[a]], b - a) for a, b in bounds if a < b]
+    return pa.Table.from_batches(slices, table.schema).combine_chunks()
 
 
 def _drop_repeated_observation(steps: pa.Table) -> pa.Table:

@@ -53,25 +53,23 @@ def decide(steps: pl.DataFrame, rollouts: pl.DataFrame, rules: TaskRules) -> Dec
     starts = np.concatenate([[0], np.cumsum(lengths)])
     keys = np.array([h60(r) for r in rollouts["rollout_id"]], np.int64)
     con = connect(memory_limit="300MB")
-    row = np.arange(len(steps), dtype=np.uint32)
     ids = {
-        "row": row,
+        "row": np.arange(len(steps), dtype=np.uint32),
         "group_id": steps["group_id"].to_arrow().cast(pa.string()),
-        "rollout_id": steps["rollout_id"]
-        .to_arrow()
-        .cast(pa.string()),  # `rows` may hold another name, see rules_input
+        "rollout_id": steps["rollout_id"].to_arrow().cast(pa.string()),  # `rows` may hold another, see rules_input
         "step_index": steps["step_index"].to_numpy(),
         "rollout_key": np.repeat(keys, lengths),
     }
-    con.register("ids", pa.table(ids))
-    con.register("observed", rows.select("observation_key", "action_0").with_row_index("row").to_arrow())
-    con.register("history", pa.table({"row": row, "history": _history(con, starts)}))
+
+    def register(**columns: str | pl.Expr) -> None:
+        table = rows.select(**columns).to_arrow()
+        con.register("rows", pa.table({**ids, **dict(zip(table.column_names, table.columns, strict=True))}))
+
+    register(observation_key="observation_key", action="action_0")
+    ids["history"] = _history(con, starts)
     parts = []
     for r, name in enumerate(names):
-        one = rows.select(
-            state=f"state_{r}", progress=f"progress_{r}", action=f"action_{r}", may_count="_valid"
-        ).with_row_index("row")
-        con.register("rows", one.to_arrow())
+        register(state=f"state_{r}", progress=f"progress_{r}", action=f"action_{r}", may_count="_valid")
         con.execute("SET VARIABLE rule = ?", [r])
         con.execute("SET VARIABLE rule_name = ?", [name])
         parts.append(con.sql(statement("decided")).to_arrow_table().select(DECISIONS.names).cast(DECISIONS))
@@ -91,7 +89,7 @@ def decide(steps: pl.DataFrame, rollouts: pl.DataFrame, rules: TaskRules) -> Dec
 def rules_input(steps: pl.DataFrame, rollouts: pl.DataFrame) -> pl.DataFrame:
     """The frame that rules are given: steps, then a last row per rollout whose final observation was logged."""
     shared = rollouts.select("rollout_id", "order_trusted", "final_observation", "num_steps")
-    rows = steps.drop("order_trusted", "final_observation", "instruction", strict=False).join(
+    rows = steps.select(c for c in INPUT_COLUMNS if c not in ("instruction", "is_final")).join(
         rollouts.select("rollout_id", "order_trusted", "instruction"), on="rollout_id", maintain_order="left"
     )
     rows = rows.with_columns(is_final=pl.lit(False))

@@ -34,9 +34,9 @@ from mcgpo_data.rules.registry import detect_rules
 from mcgpo_data.staging import KEY_SPACE, Stage, h60, read_range
 from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_file, staged_output
 
-BUCKET_STEPS = 500_000
+BUCKET_STEPS = 100_000
 BUCKET_NARROW_BYTES = 64 * 2**20
-PART_TEXT_BYTES = 48 * 2**20
+PART_TEXT_BYTES = 32 * 2**20
 SPAN_BYTES = 128 * 2**20
 MAX_PARTITIONS = 64
 SAMPLE_TASKS = 64
