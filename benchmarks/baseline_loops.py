@@ -33,18 +33,20 @@ def main(log: str, out: str) -> None:
                 for row in sorted(rows, key=lambda r: r["step"]):
                     visits[row["observation"]][row["action"]].setdefault(rollout, row)
             for actions in visits.values():
+                means = [mean(actions, f, fold) for f in (0, 1)]
                 for a, b in combinations(sorted(actions), 2):
                     both = set(actions[a]) & set(actions[b])
                     for f in (0, 1):
-                        count += compare(actions, a, b, f, fold, both, stream)
+                        count += compare(actions, a, b, f, fold, both, means[f], stream)
     print(count)
 
 
-def compare(actions, a, b, f, fold, both, stream) -> int:
-    entries = [row["success"] for act in actions.values() for r, row in act.items() if fold[r] != f]
-    if not entries:
-        return 0
-    mu = sum(entries) / len(entries)
+def mean(actions, f, fold) -> float | None:
+    entries = [row["success"] for visits in actions.values() for r, row in visits.items() if fold[r] != f]
+    return sum(entries) / len(entries) if entries else None
+
+
+def compare(actions, a, b, f, fold, both, mu, stream) -> int:
     n, p = {}, {}
     for u in (a, b):
         mine = [row["success"] for r, row in actions[u].items() if fold[r] != f and r not in both]

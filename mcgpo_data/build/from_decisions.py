@@ -28,6 +28,7 @@ from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.build.pairs import PairInput, build_pairs
 from mcgpo_data.build.run import BuildOptions, merge, power_of_two, run_jobs, versions
 from mcgpo_data.config import BuildConfig
+from mcgpo_data.engines.local import Pool
 from mcgpo_data.errors import DataError, UsageError
 from mcgpo_data.readers.base import Report
 from mcgpo_data.readers.logfile import LogFile
@@ -79,7 +80,8 @@ def build_from_decisions(file: Path, out: Path, config: BuildConfig, options: Bu
         staging.mkdir()
         rows = _partition(file, staging)
         jobs = [DecisionsJob(p, i, stage, config) for i, p in enumerate(sorted(staging.glob("*.arrow")))]
-        total = merge(run_jobs(pair_partition, jobs, "build", options))
+        with Pool(options.workers) as pool:
+            total = merge(run_jobs(pair_partition, jobs, "build", options, pool))
         shutil.rmtree(staging)
         report = Report(str(file), "decisions", rows, total.counts["rollouts"], total.counts["steps"])
         total.rule_names = tuple(f"rule {r}" for r in sorted(total.rules))

@@ -21,6 +21,7 @@ from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.build.run import BuildOptions, merge, run_jobs, versions
 from mcgpo_data.build.text import with_text
 from mcgpo_data.config import BuildConfig
+from mcgpo_data.engines.local import Pool
 from mcgpo_data.errors import UsageError
 from mcgpo_data.readers.base import Report
 from mcgpo_data.schema import PREFERENCES, PREFERENCES_THIN, ROLLOUTS
@@ -76,7 +77,8 @@ def rebuild_preferences(store: Store, out: Path, config: BuildConfig, options: B
             for i in range(count)
             if (store.path / "decisions" / f"part-{i:05d}.parquet").is_file()
         ]
-        total = merge(run_jobs(rebuild_bucket, jobs, "build", options))
+        with Pool(options.workers) as pool:
+            total = merge(run_jobs(rebuild_bucket, jobs, "build", options, pool))
         total.rule_names = tuple(before["rule_names"])
         shutil.rmtree(staging)
         linked = store.link(("rollouts", "steps", "decisions", "sources"), stage)

@@ -23,7 +23,7 @@ from mcgpo_data.build.database import interruptible
 from mcgpo_data.build.decisions import rules_input
 from mcgpo_data.build.funnel import make_funnel
 from mcgpo_data.config import BuildConfig
-from mcgpo_data.engines.local import run_buckets
+from mcgpo_data.engines.local import Pool
 from mcgpo_data.errors import DataError, OutputError, UsageError
 from mcgpo_data.inputs import Source, find_sources
 from mcgpo_data.readers.base import Reader, Report
@@ -34,9 +34,9 @@ from mcgpo_data.rules.registry import detect_rules
 from mcgpo_data.staging import KEY_SPACE, Stage, h60, read_range
 from mcgpo_data.store import finish, is_store, open_store, read_parquet, sha256_file, staged_output
 
-BUCKET_STEPS = 100_000
+BUCKET_STEPS = 64_000
 BUCKET_NARROW_BYTES = 64 * 2**20
-PART_TEXT_BYTES = 32 * 2**20
+PART_TEXT_BYTES = 16 * 2**20
 SPAN_BYTES = 128 * 2**20
 MAX_PARTITIONS = 64
 SAMPLE_TASKS = 64
@@ -162,12 +162,12 @@ def build_preferences(
         raise OutputError(
             f"{target}: holds the input {inside[0]}, which --overwrite would remove. Choose another output."
         )
-    with staged_output(target, overwrite=options.overwrite) as stage:
+    with staged_output(target, overwrite=options.overwrite) as stage, Pool(options.workers) as pool:
         staging = stage / ".staging"
         staging.mkdir()
         partitions = _partitions(sources, thin=config.form == "thin")
         used = [s for s in sources if s.reader is not None]
-        extracted, places = _extract_all(used, staging, partitions, config, options)
+        extracted, places = _extract_all(used, staging, partitions, config, options, pool)
         reports = [e.report for e in extracted]
         _check_bad(reports, options.max_bad_fraction)
         if not sum(e.steps for e in extracted):
@@ -175,7 +175,7 @@ def build_preferences(
         rules = options.rules if options.rules != "auto" else _detect(staging, partitions)
         buckets = _buckets(extracted, config)
         jobs = [BucketJob(bucket, staging, partitions, stage, config, rules, places) for bucket in buckets]
-        results = run_jobs(build_bucket, jobs, "build", options)
+        results = run_jobs(build_bucket, jobs, "build", options, pool)
         shutil.rmtree(staging)
         _check_ids(results, stage)
         total = merge(results)
@@ -200,7 +200,7 @@ def _partitions(sources: list[Source], *, thin: bool) -> int:
 
 
 def _extract_all(
-    used: list[Source], staging: Path, partitions: int, config: BuildConfig, options: BuildOptions
+    used: list[Source], staging: Path, partitions: int, config: BuildConfig, options: BuildOptions, pool: Pool
 ) -> tuple[list[Extracted], list[tuple[str, int]]]:
     """What each file gave; and for each `source_file` of the staged rows its name and the lines before its rows."""
     spans = [(i, span) for i, source in enumerate(used) for span in spans_of(source)]
@@ -210,7 +210,7 @@ def _extract_all(
     ]
     small = sum(s.size for s in used) < 4 * 2**20
     all_jobs = [*(s.path for s in used), *jobs]
-    results = run_jobs(extract_or_hash, all_jobs, "read", options, workers=1 if small else None)
+    results = run_jobs(extract_or_hash, all_jobs, "read", options, Pool(1) if small else pool)
     extracted = [
         Extracted(Report(s.display, s.reader.name if s.reader else ""), sha256=digest)
         for s, digest in zip(used, results[: len(used)], strict=True)
@@ -223,13 +223,13 @@ def _extract_all(
 
 
 def run_jobs(
-    function: Callable[[Any], Any], jobs: list[Any], stage: str, options: BuildOptions, workers: int | None = None
+    function: Callable[[Any], Any], jobs: list[Any], stage: str, options: BuildOptions, pool: Pool
 ) -> list[Any]:
     """`function` of all jobs in worker processes, in order, with progress."""
     results = []
     options.progress(stage, 0, len(jobs))
     with interruptible():
-        for result in run_buckets(function, jobs, workers or options.workers):
+        for result in pool.run(function, jobs):
             results.append(result)
             options.progress(stage, len(results), len(jobs))
     return results

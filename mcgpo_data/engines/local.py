@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from mcgpo_data.errors import ResourceError
 
@@ -30,53 +30,83 @@ ENVIRONMENT = {
 
 
 def run_buckets(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Results in the order of `items`, each as soon as it and all before it are there.
+    """`Pool.run` with workers of its own."""
+    with Pool(workers) as pool:
+        yield from pool.run(function, items)
 
-    With one worker or one item everything runs in this process.
+
+class Pool:
+    """Worker processes that are started when they are first needed, and kept for later runs until the pool closes.
 
     Args:
-        function: a function that can be named (module level); it, the items and the results must be picklable.
-        items: what to call it with. They are started in order.
         workers: processes to use at most.
-
-    Raises:
-        ResourceError: a worker died (as when the system ran out of memory).
-        Exception: what `function` raised for the first of the items that failed.
     """
-    todo = deque(enumerate(items))
-    if min(workers, len(todo)) <= 1:
-        for _, item in todo:
-            yield function(item)
-        return
-    total = len(todo)
-    pool: dict[Any, SpawnProcess] = {}  # by its pipe
-    done: dict[int, tuple[Any, Exception | None]] = {}
-    try:
-        for _ in range(min(workers, total)):
-            pipe, process = _start()
-            pool[pipe] = process
-            _send(pipe, process, function, todo.popleft())
-        for number in range(total):
-            while number not in done:
-                for ready in wait(list(pool)):
-                    finished, result, error = _receive(ready, pool[ready])
-                    done[finished] = result, error
-                    if error is not None:
-                        todo.clear()
-                    if todo:
-                        _send(ready, pool[ready], todo.popleft())
-            result, error = done.pop(number)
-            if error is not None:
-                raise error
-            yield result
-        for pipe, process in pool.items():
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._processes: dict[Any, SpawnProcess] = {}  # by its pipe
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for pipe, process in self._processes.items():
             pipe.close()  # ends the worker
+            if kind is not None:
+                process.terminate()
             process.join(5)
-    finally:
-        for pipe, process in pool.items():
+        self._terminate()
+
+    def _terminate(self) -> None:
+        for pipe, process in self._processes.items():
             pipe.close()
             process.terminate()
             process.join()
+        self._processes = {}
+
+    def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results in the order of `items`, each as soon as it and all before it are there.
+
+        With one worker or one item everything runs in this process.
+
+        Args:
+            function: a function that can be named (module level); it, the items and the results must be picklable.
+            items: what to call it with. They are started in order.
+
+        Raises:
+            ResourceError: a worker died (as when the system ran out of memory).
+            Exception: what `function` raised for the first of the items that failed.
+        """
+        todo = deque(enumerate(items))
+        if min(self.workers, len(todo)) <= 1:
+            for _, item in todo:
+                yield function(item)
+            return
+        total, ended = len(todo), False
+        done: dict[int, tuple[Any, Exception | None]] = {}
+        try:
+            while len(self._processes) < min(self.workers, total):
+                pipe, process = _start()
+                self._processes[pipe] = process
+            for pipe, process in [*self._processes.items()][:total]:
+                _send(pipe, process, (function, *todo.popleft()))
+            for number in range(total):
+                while number not in done:
+                    for ready in wait(list(self._processes)):
+                        finished, result, error = _receive(ready, self._processes[ready])
+                        done[finished] = result, error
+                        if error is not None:
+                            todo.clear()
+                        if todo:
+                            _send(ready, self._processes[ready], (function, *todo.popleft()))
+                result, error = done.pop(number)
+                if error is not None:
+                    raise error
+                yield result
+            ended = True
+        finally:
+            if not ended:  # some are still at work
+                self._terminate()
 
 
 def _start() -> tuple[Connection[Any, Any], SpawnProcess]:
@@ -88,10 +118,9 @@ def _start() -> tuple[Connection[Any, Any], SpawnProcess]:
     return ours, process
 
 
-def _send(pipe: Any, process: SpawnProcess, *messages: object) -> None:
+def _send(pipe: Any, process: SpawnProcess, message: object) -> None:
     try:
-        for message in messages:
-            pipe.send(message)
+        pipe.send(message)
     except ConnectionError:
         raise _death(process) from None
 
@@ -117,15 +146,14 @@ def _death(process: SpawnProcess) -> ResourceError:
 
 
 def _serve(pipe: Connection[Any, Any]) -> None:
-    """A worker's life: receive the function, then items until the pipe ends."""
+    """A worker's life: receive functions with items until the pipe ends."""
     # ctrl-C reaches every process of the terminal, but it is the caller who ends its workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # set before the function is received: that imports its module, and libraries that look at these once
+    # set before a function is received: that imports its module, and libraries that look at these once
     os.environ.update(ENVIRONMENT)
     try:
-        function = pipe.recv()
         while True:
-            number, item = pipe.recv()
+            function, number, item = pipe.recv()
             pipe.send((number, *_outcome(function, item)))
     except (EOFError, ConnectionError):
         return

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from mcgpo_data.engines.local import run_buckets
+from mcgpo_data.engines.local import Pool, run_buckets
 from mcgpo_data.errors import DataError, ResourceError
 
 JOBS = """
@@ -147,6 +147,23 @@ def test_workers_import_only_what_the_function_needs(jobs: ModuleType, tmp_path:
         capture_output=True, text=True, check=True, env=environment(tmp_path),
     )  # fmt: skip
     assert done.stdout.split() == ["[]", "[]"]
+
+
+def test_a_pool_keeps_its_workers_for_the_next_run(jobs: ModuleType) -> None:
+    with Pool(2) as pool:
+        first, second = ({pid for _, pid in pool.run(jobs.late_first, range(4))} for _ in range(2))
+        assert os.getpid() not in first
+        assert first == second
+    assert not any(map(alive, first))
+
+
+def test_a_pool_has_no_worker_left_from_a_run_that_failed(jobs: ModuleType) -> None:
+    with Pool(2) as pool:
+        before = [pid for _, pid in pool.run(jobs.late_first, range(2))]
+        with pytest.raises(DataError):
+            list(pool.run(jobs.fails_from_two, range(6)))
+        assert not any(map(alive, before))
+        assert len(list(pool.run(jobs.late_first, range(3)))) == 3
 
 
 def test_no_worker_is_left_when_the_caller_stops_early(jobs: ModuleType) -> None:
