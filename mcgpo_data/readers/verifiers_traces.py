@@ -4,8 +4,9 @@ An episode holds the traces of its agents; a trace is a *tree* of messages: `nod
 token_ids, mask, logprobs}]`. Every sampled assistant node is one decision, taken once, in the order in which the nodes
 were made: branches share their beginnings, and reading each path from root to leaf as a rollout of its own would count
 those decisions several times. A node that continues the decision before it adds its new messages only; one that does
-not (compaction, retry, subagent) starts a segment with its own complete prompt (`prompt_from` = its own step). After a
-retry, where a decision was undone, `order_trusted` is false. Assistant nodes that were not sampled are context.
+not (compaction, retry, a nested agent) starts a segment with its own complete prompt (`prompt_from` = its own step).
+After a retry, where a decision was undone, `order_trusted` is false. Assistant nodes that were not sampled are
+context.
 
 Token ids: those along the path up to the sampled tokens of the node are the prompt, those under `mask` the response.
 
